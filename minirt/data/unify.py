@@ -64,29 +64,38 @@ def unified_schema(one: pa.Schema, other: pa.Schema, *, missing_fields: bool = T
     return pa.schema(_united_fields(list(one), list(other), "", missing_fields))
 
 
-def widened(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
+Leaf = Callable[[pa.Array, pa.DataType, str], pa.Array]
+"""Turns values without parts into another type, or raises UnlikeTypesError, which names the column."""
+
+
+def widened(
+    array: pa.Array, type: pa.DataType, column: str, *, leaf: Leaf | None = None
+) -> pa.Array:
     """The same values as an array of this type, which `unified_type` gave for it.
 
-    Raises UnlikeTypesError for the first value that the type cannot hold exactly; the message shows it.
+    `leaf` turns values without parts into their type, also those inside of others; by default into one that
+    is wider. Raises UnlikeTypesError for the first value that the type cannot hold exactly; its message
+    shows the value.
     """
+    leaf = leaf or _widened_leaf
     if array.type == type:
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type)
     if pa.types.is_run_end_encoded(array.type):
-        return widened(pc.run_end_decode(array), type, column)
+        return widened(pc.run_end_decode(array), type, column, leaf=leaf)
     if pa.types.is_dictionary(array.type):
-        return _widened_dictionary(array, type, column)
+        return _widened_dictionary(array, type, column, leaf)
     if pa.types.is_dictionary(type):
-        encoded = widened(array, type.value_type, column).dictionary_encode()
-        return widened(encoded, type, column)
+        encoded = widened(array, type.value_type, column, leaf=leaf).dictionary_encode()
+        return widened(encoded, type, column, leaf=leaf)
     if pa.types.is_struct(type) and pa.types.is_struct(array.type):
-        return _widened_struct(array, type, column)
+        return _widened_struct(array, type, column, leaf)
     if pa.types.is_map(type) and pa.types.is_map(array.type):
-        return _widened_map(array, type, column)
+        return _widened_map(array, type, column, leaf)
     if is_list(type) and is_list(array.type):
-        return _widened_list(array, type, column)
-    return _widened_leaf(array, type, column)
+        return _widened_list(array, type, column, leaf)
+    return leaf(array, type, column)
 
 
 def widened_table(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -260,56 +269,95 @@ def _united_field(one: pa.Field, other: pa.Field, column: str, missing_fields: b
 # Values.
 
 
-def _widened_dictionary(array: pa.DictionaryArray, type: pa.DataType, column: str) -> pa.Array:
+def _widened_dictionary(
+    array: pa.DictionaryArray, type: pa.DataType, column: str, leaf: Leaf
+) -> pa.Array:
     if not pa.types.is_dictionary(type):
         # Arrow cannot pick values from views, as which they may come.
-        return widened(array.dictionary, type, column).take(array.indices)
-    values = widened(array.dictionary, type.value_type, column)
+        plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(type, type)
+        return widened(array.dictionary, plain, column, leaf=leaf).take(array.indices).cast(type)
+    values = widened(array.dictionary, type.value_type, column, leaf=leaf)
     indices = array.indices.cast(type.index_type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=type.ordered)
 
 
-def _widened_struct(array: pa.StructArray, type: pa.DataType, column: str) -> pa.Array:
+def _widened_struct(array: pa.StructArray, type: pa.DataType, column: str, leaf: Leaf) -> pa.Array:
     names = [each.name for each in array.type]
     for name in names:
         if type.get_field_index(name) < 0:
             raise UnlikeTypesError(f"{column}.{name}", array.type.field(name).type, None)
-    parts = [
-        widened(array.field(names.index(each.name)), each.type, f"{column}.{each.name}")
-        if each.name in names
-        else pa.nulls(len(array), each.type)
-        for each in type
-    ]
-    mask = array.is_null()
-    if not parts:
+    if not len(type):
         return array.cast(type)
-    return pa.StructArray.from_arrays(parts, fields=list(type), mask=mask)
+
+    def parts(fields: list[pa.Array]) -> list[pa.Array]:
+        return [
+            widened(fields[names.index(each.name)], each.type, f"{column}.{each.name}", leaf=leaf)
+            if each.name in names
+            else pa.nulls(len(array), each.type)
+            for each in type
+        ]
+
+    try:
+        made = parts([array.field(place) for place in range(len(names))])
+    except UnlikeTypesError:  # Where the struct is null, its fields may hold anything.
+        made = parts(array.flatten())
+    return pa.StructArray.from_arrays(made, fields=list(type), mask=array.is_null())
 
 
-def _widened_map(array: pa.MapArray, type: pa.DataType, column: str) -> pa.Array:
-    keys = widened(array.keys, type.key_type, f"{column}[key]")
-    items = widened(array.items, type.item_type, f"{column}[value]")
-    pairs = pa.StructArray.from_arrays([keys, items], fields=[type.key_field, type.item_field])
-    return with_values(array, type, pairs)
+def _widened_map(array: pa.MapArray, type: pa.DataType, column: str, leaf: Leaf) -> pa.Array:
+    def pairs(of: pa.MapArray) -> pa.Array:
+        keys = widened(of.keys, type.key_type, f"{column}[key]", leaf=leaf)
+        items = widened(of.items, type.item_type, f"{column}[value]", leaf=leaf)
+        return pa.StructArray.from_arrays([keys, items], fields=[type.key_field, type.item_field])
+
+    try:
+        return with_values(array, type, pairs(array))
+    except UnlikeTypesError:
+        array = _compact(array)
+        return with_values(array, type, pairs(array))
 
 
-def _widened_list(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
+def _widened_list(array: pa.Array, type: pa.DataType, column: str, leaf: Leaf) -> pa.Array:
     """First the values inside, then, where it is another one, the kind of list."""
     field = type.value_field
     if array.type.value_type != field.type or array.type.value_field != field:
-        values = widened(array.values, field.type, f"{column}[]")
+        try:
+            values = widened(array.values, field.type, f"{column}[]", leaf=leaf)
+        except UnlikeTypesError:
+            array = _compact(array)
+            values = widened(array.values, field.type, f"{column}[]", leaf=leaf)
         array = with_values(array, _like_list(array.type, field), values)
-    return array if array.type == type else _of_other_lists(array, type)
+    return array if array.type == type else _of_other_lists(array, type, column)
 
 
-def _of_other_lists(array: pa.Array, type: pa.DataType) -> pa.Array:
+def _compact(array: pa.Array) -> pa.Array:
+    """Without the values that no list of a slice holds: whether they fit is nobody's concern."""
+    try:
+        return array.take(pa.array(range(len(array)), pa.int64()))
+    except pa.ArrowNotImplementedError:  # Such as of run-end-encoded values inside.
+        return array
+
+
+def _of_other_lists(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
     """The same lists as another kind of them; Arrow's own cast loses values of list views."""
     lengths = pc.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
-    is_large = pa.types.is_large_list(type)
-    offsets = np.zeros(len(array) + 1, np.int64 if is_large else np.int32)
+    if pa.types.is_fixed_size_list(type):
+        longer = (lengths != type.list_size) & array.is_valid().to_numpy(zero_copy_only=False)
+        if longer.any():
+            misfit = array[int(np.flatnonzero(longer)[0])]
+            raise UnlikeTypesError(column, array.type, type, _python_value(misfit))
+        return _of_other_lists(array, pa.list_(type.value_field), column).cast(type)
+    large = (pa.types.is_large_list, pa.types.is_large_list_view)
+    dtype = np.int64 if any(check(type) for check in large) else np.int32
+    offsets = np.zeros(len(array) + 1, dtype)
     np.cumsum(lengths, out=offsets[1:])
-    make = pa.LargeListArray if is_large else pa.ListArray
-    return make.from_arrays(pa.array(offsets), array.flatten(), type=type, mask=array.is_null())
+    values, mask = array.flatten(), array.is_null()
+    if pa.types.is_list(type) or pa.types.is_large_list(type):
+        make = pa.LargeListArray if dtype is np.int64 else pa.ListArray
+        return make.from_arrays(pa.array(offsets), values, type=type, mask=mask)
+    view = pa.LargeListViewArray if dtype is np.int64 else pa.ListViewArray
+    sizes = pa.array(lengths.astype(dtype))
+    return view.from_arrays(pa.array(offsets[:-1]), sizes, values, type=type, mask=mask)
 
 
 def _like_list(type: pa.DataType, field: pa.Field) -> pa.DataType:
@@ -368,7 +416,8 @@ def _as_floats(array: pa.Array, type: pa.DataType, column: str) -> pa.Array:
 
 def _are_exact(whole: npt.NDArray[np.integer], dtype: npt.DTypeLike) -> npt.NDArray[np.bool_]:
     """Which whole numbers are still the same once they are floats."""
-    floats = whole.astype(dtype).astype(np.float64)
+    with np.errstate(over="ignore"):  # The greatest are infinite as floats of 16 bits.
+        floats = whole.astype(dtype).astype(np.float64)
     least, most = (float(bound) for bound in (np.iinfo(whole.dtype).min, np.iinfo(whole.dtype).max))
     # Rounded up, the greatest of 64 bits is beyond their range, where a cast back is undefined.
     inside = (floats >= least) & (floats < most if whole.dtype.itemsize == 8 else floats <= most)
@@ -396,4 +445,4 @@ def _python_value(scalar: pa.Scalar) -> object:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
-        return scalar.value
+        return scalar.value if hasattr(scalar, "value") else f"a {scalar.type}"

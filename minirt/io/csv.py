@@ -37,6 +37,8 @@ class CsvSource(FileSource[dict[str, Any]]):
     f1, ... by default). `types` maps columns to Arrow types, their names ("int64", "date32",
     "timestamp[us]", ...; "int" and "float" are 64 bits wide) or Python types (float, datetime, ...);
     the types of other columns are inferred from the first MiB of the first file and then hold for all.
+    Whole numbers keep all their digits: those beyond 64 bits are uint64, decimals or text, and codes with
+    leading zeros are text. Text is UTF-8; a row in another encoding does not parse.
     A field that is one of `null_values` and not in quotes is None.
 
     Files are read in byte ranges of at most `split_bytes`, compressed ones as a whole. A quoted field
@@ -114,7 +116,7 @@ class CsvSource(FileSource[dict[str, Any]]):
         schema = self.schema()
         names = schema.names
         if self._format.header:
-            names = self._header(split.info["path"])
+            names = self._header(split.info["path"]) or names
             missing = [name for name in schema.names if name not in names]
             if missing:
                 raise SourceDataError(
@@ -122,17 +124,18 @@ class CsvSource(FileSource[dict[str, Any]]):
                     f"its first line names {', '.join(names)}"
                 )
         lines = LineReader(self._files, split, offset, quoted=self._format.multiline)
-        parser = BlockParser(self._format, names, schema)
+        parser = BlockParser(self._format, names, schema, self._types)
         bad = BadLines(self._on_error, lines.path)
-        return _CsvReader(lines, parser, bad, header=self._format.header)
+        return _CsvReader(lines, parser, bad, self._format)
 
-    def _header(self, path: str) -> list[str]:
+    def _header(self, path: str) -> list[str] | None:
+        """The names in the first line of a file; None if the file is empty."""
         lines = LineReader(self._files, whole_file(path), None, quoted=self._format.multiline)
         try:
             block = lines.read_block() or b""
         finally:
             lines.close()
-        return self._format.names(lines.split_lines(block)[0] if block else b"", path)
+        return self._format.names(lines.split_lines(block)[0], path) if block else None
 
     def _given_schema(self, header: bool) -> pa.Schema:
         """That of a folder that is watched: its files may be still to come, and must all be alike."""
@@ -149,8 +152,7 @@ class CsvSource(FileSource[dict[str, Any]]):
         return pa.schema([pa.field(name, self._types[name]) for name in names])
 
     def _infer_schema(self) -> pa.Schema:
-        first = self._files.list()[0].path
-        names, sample = self._sample(first)
+        first, names, sample = self._first_rows()
         selected = self._columns if self._columns is not None else names
         if self._format.header:
             refuse_unknown("columns", selected, names)
@@ -165,8 +167,17 @@ class CsvSource(FileSource[dict[str, Any]]):
         known = {field.name: field.type for field in inferred} | self._types
         return pa.schema([pa.field(name, known[name]) for name in selected])
 
+    def _first_rows(self) -> tuple[str, list[str], bytes]:
+        """The first file that is not empty, the names of its columns, and its first rows."""
+        files = self._files.list()
+        for path in (file.path for file in files if file.size):
+            names, sample = self._sample(path)
+            if names:
+                return path, names, sample
+        raise SourceDataError(f"{files[0].path} is empty, and so is each other file of the source")
+
     def _sample(self, path: str) -> tuple[list[str], bytes]:
-        """The names of the columns, and the first rows."""
+        """The names of the columns, and the first rows; no names if the file is empty."""
         lines = LineReader(self._files, whole_file(path), None, quoted=self._format.multiline)
         blocks: list[bytes] = []
         try:
@@ -174,20 +185,21 @@ class CsvSource(FileSource[dict[str, Any]]):
                 blocks.append(block)
         finally:
             lines.close()
+        if not blocks:
+            return [], b""
         sample = b"".join(blocks)
-        first = lines.split_lines(blocks[0])[0] if blocks else b""
+        first = lines.split_lines(blocks[0])[0]
         if self._format.header:
             return self._format.names(first, path), sample[len(first) + 1 :]
-        fields = self._format.fields(first)
-        return [f"f{place}" for place in range(len(fields))], sample
+        return [f"f{place}" for place in range(self._format.width(first, path))], sample
 
 
 class _CsvReader(TextReader):
     def __init__(
-        self, lines: LineReader, parser: BlockParser, bad: BadLines, *, header: bool
+        self, lines: LineReader, parser: BlockParser, bad: BadLines, format: CsvFormat
     ) -> None:
         super().__init__(lines, bad)
-        self._header = header
+        self._format = format
         self._parser = parser
 
     def read(self) -> pa.RecordBatch | None:
@@ -195,9 +207,11 @@ class _CsvReader(TextReader):
         if block is None:
             return None
         start = self._lines.offset - len(block)
-        if self._header and self.offset == 0:
-            header = len(self._lines.split_lines(block)[0]) + 1
-            start, block = start + header, block[header:]
+        if self.offset == 0:
+            first = self._lines.split_lines(block)[0]
+            self._format.check_encoding(first, self._lines.path)
+            if self._format.header:
+                start, block = start + len(first) + 1, block[len(first) + 1 :]
         batch = self._parser.parse(block, self._lines.count_lines(block))
         if batch is None:
             batch = self._parser.parse_rows(self._lines.split_lines(block), start, self._bad)

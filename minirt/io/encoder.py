@@ -7,12 +7,19 @@ from abc import ABC, abstractmethod
 from minirt.data.batch import Batch
 
 
+class NextFile(Exception):
+    """The file that was begun cannot hold the records, another one can; the encoder has taken in none."""
+
+
 class Encoder(ABC):
     """Turns batches into the bytes of one file; holds at most a few MiB back."""
 
+    like: object = None
+    """Files can be joined into one if their encoders are equal in this, when they are ended."""
+
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Take in the records. Raises SinkDataError for one that the format cannot hold."""
+        """Take in the records. Raises SinkDataError for one that the format cannot hold, and NextFile."""
 
     @abstractmethod
     def finish(self) -> None:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from minirt.data.batch import Batch
 from minirt.io.base import Handle, Prepared, SinkWriter
-from minirt.io.encoder import Encoder
+from minirt.io.encoder import Encoder, NextFile
 from minirt.io.file_names import FileNames
 from minirt.io.partitions import Partitioner
 from minirt.io.target_folder import TargetFolder, storage_errors
@@ -19,7 +19,7 @@ OPEN_FILES_MAX = 64
 longest."""
 
 Join = Callable[[Iterable[BinaryIO], BinaryIO], None]
-"""Writes the records of several files, which are opened one after another, into one."""
+"""Writes the records of several files, which each pass opens one after another, into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class _Held:
     number: int
     final: str
     since: float
+    like: object
     bytes: int = 0
     handles: list[Handle] = field(default_factory=list)
 
@@ -83,6 +84,8 @@ class FileWriter(SinkWriter):
         """By partition, those that were written to last at the end."""
         self._full: list[_OutputFile] = []
         self._held: dict[str, _Held] = {}
+        self._due: list[_Held] = []
+        """What was held back and cannot be joined with what came later."""
         self._released = False
 
     def write(self, batch: Batch) -> None:
@@ -115,7 +118,12 @@ class FileWriter(SinkWriter):
         file = self._open.pop(partition, None) or self._open_file(partition)
         self._open[partition] = file
         with storage_errors("cannot write", file.pending):
-            file.encoder.write(batch)
+            try:
+                file.encoder.write(batch)
+            except NextFile:
+                self._full.append(self._open.pop(partition))
+                file = self._open[partition] = self._open_file(partition)
+                file.encoder.write(batch)
             file.rows += len(batch)
             if file.stream.tell() >= self._rolling.bytes:
                 self._full.append(self._open.pop(partition))
@@ -150,16 +158,21 @@ class FileWriter(SinkWriter):
     def _hold(self, files: Sequence[_OutputFile], checkpoint_id: int) -> None:
         for file in files:
             held = self._held.get(file.partition)
+            if held is not None and held.like != file.encoder.like:
+                self._due.append(self._held.pop(file.partition))
+                held = None
             if held is None:
-                number = self._next_number()
+                number, like = self._next_number(), file.encoder.like
                 final = self._names.final(number, checkpoint_id, file.partition)
-                held = self._held[file.partition] = _Held(number, final, file.opened_at)
+                held = self._held[file.partition] = _Held(number, final, file.opened_at, like)
             held.handles.append({**self._handle(file, checkpoint_id), "joined": held.final})
             held.bytes += 0 if file.finished else file.stream.tell()
 
     def _release(self, joined: list[_Joined]) -> list[Handle]:
         """The handles of all that is held back, where it is due in one piece."""
-        now, handles = time.monotonic(), list[Handle]()
+        now = time.monotonic()
+        handles = [self._joined(held, joined) for held in self._due]
+        self._due = []
         for partition, held in list(self._held.items()):
             if not self._is_due(held, now):
                 handles += held.handles
@@ -207,18 +220,26 @@ class FileWriter(SinkWriter):
         with storage_errors("cannot write", joined.pending):
             stream = self._target.create(joined.pending)
             try:
-                self._rolling.join(self._opened(joined.parts), stream)
+                self._rolling.join(_Parts(self._target, joined.parts), stream)
                 self._target.make_durable(stream, joined.pending)
             except BaseException:
                 self._target.drop(stream, joined.pending)
                 raise
 
-    def _opened(self, parts: Sequence[str]) -> Iterator[BinaryIO]:
-        for part in parts:
-            with self._target.open(part) as stream:
-                yield stream
-
     def _drop(self, files: Sequence[_OutputFile]) -> None:
         for file in files:
             file.encoder.abandon()
             self._target.drop(file.stream, file.pending)
+
+
+class _Parts(Iterable[BinaryIO]):
+    """Files as streams, one open at a time; each pass opens them anew."""
+
+    def __init__(self, target: TargetFolder, paths: Sequence[str]) -> None:
+        self._target = target
+        self._paths = paths
+
+    def __iter__(self) -> Iterator[BinaryIO]:
+        for path in self._paths:
+            with self._target.open(path) as stream:
+                yield stream

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from fsspec.compression import compr
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import infer_compression
 
@@ -22,6 +21,7 @@ from minirt.errors import (
     StorageError,
 )
 from minirt.filesystems import explain, failures, has_folders, is_of_one_process, open_filesystem
+from minirt.io.compressed import DAMAGED, decompressed
 from minirt.io.remembered import Identity
 
 FilePath = str | os.PathLike[str]
@@ -166,8 +166,8 @@ class InputFiles:
             try:
                 stream = stack.enter_context(_open_stored(fs, path))
                 if (codec := compression_of(path)) and self._compressed:
-                    stream = stack.enter_context(compr[codec](stream, mode="rb"))
-            except failures(ValueError) as error:
+                    stream = stack.enter_context(decompressed(stream, codec, path))
+            except failures(ValueError, *DAMAGED) as error:
                 raise SourceDataError(f"cannot open {path}: {explain(error)}") from error
             return cast(BinaryIO, stream), stack.pop_all()
 

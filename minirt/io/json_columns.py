@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -21,32 +22,70 @@ def read_objects(
 ) -> pa.RecordBatch:
     """The columns of `schema` of so many JSON objects; fields that it does not name are left out.
 
-    Dates, times and durations are texts as `JsonlSink` writes them, or all of them numbers: days, or counts
-    of the unit of their type. Without `one_a_line` an object may go over several lines. Raises ArrowInvalid
-    unless the text has as many objects, and all fit.
+    Timestamps, dates, times of day and durations are texts as `JsonlSink` writes them, or numbers: days,
+    or counts of the unit of their type; those of one column must be alike. Without `one_a_line` an object
+    may go over several lines. Raises ArrowInvalid unless the text has as many objects, and all fit.
     """
-    texts, numbers = _read_as(schema)
+    if not text.isascii():
+        _check_encoding(text)
+    clocks = _clock_paths(schema)
+    counted = _last_counted.get(schema, frozenset())
+    for _ in range(2 * len(clocks) + 1):
+        try:
+            batch = _read(text, rows, schema, counted, one_a_line)
+        except pa.ArrowInvalid as error:
+            # The reader has stopped at the first number where a text should be, so that cost little.
+            changed = _CHANGED.search(str(error))
+            if (
+                changed is None
+                or changed[1] not in clocks
+                or changed[3] not in ("number", "string")
+            ):
+                raise
+            counted ^= {changed[1]}
+        else:
+            if clocks:
+                _last_counted[schema] = counted
+            return batch
+    raise pa.ArrowInvalid("a time is a text in one object and a number in another")
+
+
+def explained(text: bytes, schema: pa.Schema, error: Exception) -> str:
+    """What is wrong with an object that `read_objects` refuses, with the column and its type."""
+    for field in schema:
+        try:
+            read_objects(text, 1, pa.schema([field]))
+        except pa.ArrowException as own:
+            said = str(own)
+            if changed := _CHANGED.search(said):
+                inside = changed[1].removeprefix(f"/{field.name}").replace("/", ".")
+                where = f", inside in {field.name}{inside}" if inside else ""
+                said = f"a JSON {changed[3]}, where a {changed[2]} is needed{where}"
+            return f"column {field.name!r} of type {field.type}: {said}"
+    return str(error)
+
+
+_CHANGED = re.compile(r"Column\((.*)\) changed from (\w+) to (\w+) in row")
+
+_last_counted: dict[pa.Schema, frozenset[str]] = {}
+"""By schema, the places whose times were numbers in the last text: so they are likely to be in the next."""
+
+
+def _check_encoding(text: bytes) -> None:
     try:
-        return _read(text, rows, schema, texts, one_a_line)
-    except pa.ArrowInvalid as error:
-        if texts == numbers:
-            raise
-        as_texts = error
-    try:  # The reader has stopped at the first number where a text should be, so that cost little.
-        return _read(text, rows, schema, numbers, one_a_line)
-    except pa.ArrowInvalid as error:
-        told = f"{as_texts}; with numbers for dates, times and durations: {error}"
-        raise pa.ArrowInvalid(told) from error
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"the text is no UTF-8: {error}") from error
 
 
 def _read(
-    text: bytes, rows: int, schema: pa.Schema, read_as: pa.Schema, one_a_line: bool
+    text: bytes, rows: int, schema: pa.Schema, counted: frozenset[str], one_a_line: bool
 ) -> pa.RecordBatch:
     table = pa_json.read_json(
         pa.BufferReader(text),
         read_options=pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
         parse_options=pa_json.ParseOptions(
-            explicit_schema=read_as,
+            explicit_schema=_read_as(schema, counted),
             unexpected_field_behavior="ignore",
             newlines_in_values=not one_a_line,
         ),
@@ -61,7 +100,10 @@ def _read(
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-_CLOCK_TYPES = pa.types.is_date, pa.types.is_time, pa.types.is_duration
+_CLOCK_TYPES = (
+    *(pa.types.is_date, pa.types.is_time),
+    *(pa.types.is_timestamp, pa.types.is_duration),
+)
 _BYTES_TYPES = (
     *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
     pa.types.is_fixed_size_binary,
@@ -69,34 +111,55 @@ _BYTES_TYPES = (
 
 
 @lru_cache
-def _read_as(schema: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
-    """What the reader of Arrow is told: where dates, times and durations are texts, and where numbers."""
+def _clock_paths(schema: pa.Schema) -> frozenset[str]:
+    """Where times are, as the reader of Arrow names the places."""
+    found: set[str] = set()
 
-    def told(clock_type: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
-        return pa.schema([field.with_type(_read_type(field.type, clock_type)) for field in schema])
+    def look(type: pa.DataType, path: str) -> pa.DataType:
+        if any(check(type) for check in _CLOCK_TYPES):
+            found.add(path)
+        return type
 
-    return told(lambda type: pa.string()), told(
-        lambda type: pa.int64() if pa.types.is_duration(type) else type
+    for field in schema:
+        _read_type(field.type, f"/{field.name}", look)
+    return frozenset(found)
+
+
+@lru_cache
+def _read_as(schema: pa.Schema, counted: frozenset[str]) -> pa.Schema:
+    """What the reader of Arrow is told: times are texts, and numbers at the places that are counted."""
+
+    def told(type: pa.DataType, path: str) -> pa.DataType:
+        if path not in counted:
+            return pa.string()
+        return pa.int64() if pa.types.is_timestamp(type) or pa.types.is_duration(type) else type
+
+    return pa.schema(
+        [field.with_type(_read_type(field.type, f"/{field.name}", told)) for field in schema]
     )
 
 
-def _read_type(type: pa.DataType, clock_type: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+def _read_type(
+    type: pa.DataType, path: str, clock_type: Callable[[pa.DataType, str], pa.DataType]
+) -> pa.DataType:
     """A type that the reader knows, and `_into` turns into this one."""
     if pa.types.is_dictionary(type):
-        return _read_type(type.value_type, clock_type)
+        return _read_type(type.value_type, path, clock_type)
     if pa.types.is_struct(type):
-        return pa.struct([f.with_type(_read_type(f.type, clock_type)) for f in type])
+        return pa.struct(
+            [f.with_type(_read_type(f.type, f"{path}/{f.name}", clock_type)) for f in type]
+        )
     if is_list(type):
         values = type.value_field
-        return pa.list_(values.with_type(_read_type(values.type, clock_type)))
+        return pa.list_(values.with_type(_read_type(values.type, f"{path}/[]", clock_type)))
     if any(check(type) for check in _CLOCK_TYPES):
-        return clock_type(type)
+        return clock_type(type, path)
     if any(check(type) for check in _BYTES_TYPES):
         return pa.string()
-    if pa.types.is_timestamp(type) and type.unit in ("s", "ms"):
-        # The reader takes no more digits than the type has, even if they are zeros; a cast does.
-        return pa.timestamp("us", type.tz)
-    return pa.float32() if pa.types.is_float16(type) else type
+    return pa.float64() if type in _NARROW_FLOATS else type
+
+
+_NARROW_FLOATS = (pa.float16(), pa.float32())
 
 
 def _into(array: pa.Array, type: pa.DataType) -> pa.Array:
@@ -113,6 +176,12 @@ def _into(array: pa.Array, type: pa.DataType) -> pa.Array:
         return with_values(array, pa.list_(type.value_field), values).cast(type)
     if any(check(type) for check in _BYTES_TYPES):
         return _bytes(array, type)
+    if type in _NARROW_FLOATS:
+        return _narrow(array, type)
+    if pa.types.is_timestamp(type) and pa.types.is_string(array.type):
+        # A cast takes no more digits than its type has, even if they are zeros: hence two.
+        unit = "ns" if type.unit == "ns" else "us"
+        return array.cast(pa.timestamp(unit, type.tz)).cast(type)
     if not pa.types.is_string(array.type):
         return array.cast(type)
     if pa.types.is_duration(type):
@@ -122,6 +191,18 @@ def _into(array: pa.Array, type: pa.DataType) -> pa.Array:
     # Arrow reads no text as a time alone.
     moments = pc.binary_join_element_wise("1970-01-01T", array, "").cast(pa.timestamp("ns"))
     return moments.cast(pa.time64("ns")).cast(type)
+
+
+def _narrow(array: pa.DoubleArray, type: pa.DataType) -> pa.Array:
+    """The nearest numbers of the type, as of any text; none becomes infinite, or nothing."""
+    result = array.cast(type, safe=False)
+    back = result.cast(pa.float64())
+    infinite = pc.and_(pc.is_inf(back), pc.is_finite(array))
+    nothing = pc.and_(pc.equal(back, 0), pc.not_equal(array, 0))
+    lost = pc.fill_null(pc.or_(infinite, nothing), False)
+    if pc.any(lost).as_py():
+        raise pa.ArrowInvalid(f"{array.filter(lost)[0]} is beyond the range of {type}")
+    return result
 
 
 def _bytes(array: pa.StringArray, type: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ from minirt.io.base import Offset, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
-from minirt.io.json_columns import checked_schema, read_lines
+from minirt.io.json_columns import checked_schema, explained, read_lines
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import (
     BadLines,
@@ -47,7 +47,9 @@ class JsonlSource(FileSource[Any]):
 
     With `schema` each line must be an object, and what is read are columns of that schema, which takes less
     time, above all of short records: fields that it does not name are left out, and missing ones are null.
-    A line whose values do not fit counts as one that is no JSON.
+    Timestamps, dates, times of day and durations are ISO texts, or numbers: counts of the unit of their
+    type. A text has an offset from UTC if its type has a zone, and none otherwise. A line whose values do
+    not fit counts as one that is no JSON.
 
     With `watch`, a duration, the source never ends: it looks that often for files that were added to the
     folder `path`, and reads each once, compressed ones too. A file must come whole: write it under a name
@@ -156,7 +158,8 @@ class _ColumnsReader(TextReader):
                 try:
                     batches.append(read_lines(text, self._schema))
                 except pa.ArrowException as error:
-                    self._bad.report(offset, line, f"not valid JSON for the schema ({error})")
+                    reason = explained(text, self._schema, error)
+                    self._bad.report(offset, line, f"not valid JSON for the schema ({reason})")
             offset += len(line) + 1
         self.skipped = self._bad.count
         [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches() or batches[:1]

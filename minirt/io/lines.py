@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
-import zlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -15,6 +13,7 @@ import numpy as np
 from minirt.errors import BadRecordError, ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import BadRecord, Split, SplitReader
+from minirt.io.compressed import DAMAGED
 from minirt.io.files import InputFile, InputFiles, compression_of, split_target
 
 OnError = Literal["fail", "skip", "side_output"]
@@ -29,7 +28,6 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is refused: it would have to be held in memory as a whole."""
 
 _TEXT_SHOWN = 200
-_DAMAGED = (EOFError, zlib.error, lzma.LZMAError)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -174,7 +172,7 @@ class LineReader:
             else:
                 exists = True
             reached = self._stream.seek(position)
-        except failures(*_DAMAGED) as error:
+        except failures(*DAMAGED) as error:
             raise SourceDataError(f"cannot read {self.path}: {explain(error)}") from error
         if reached != position or not exists:
             raise SourceDataError(
@@ -185,7 +183,7 @@ class LineReader:
     def _read(self, count: int) -> bytes:
         try:
             return self._stream.read(count)
-        except failures(*_DAMAGED) as error:
+        except failures(*DAMAGED) as error:
             raise SourceDataError(f"cannot read {self.path} on: {explain(error)}") from error
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import reduce
 from typing import Any, BinaryIO, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from minirt.data.batch import Batch, Columns
+from minirt.data.errors import UnlikeTypesError
+from minirt.data.unify import unified_schema, widened_table
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
 from minirt.io.base import Offset, Split, SplitReader
-from minirt.io.encoder import Encoder
+from minirt.io.encoder import Encoder, NextFile
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import (
     FilePath,
@@ -23,6 +26,7 @@ from minirt.io.files import (
     refuse_unknown,
     split_target,
 )
+from minirt.io.parquet_files import ParquetRows
 from minirt.io.remembered import Accept, checked_accept
 from minirt.io.schemas import ColumnEncoder, SchemaMismatch, conform, given_schema
 from minirt.io.watching import FileSource, Watch
@@ -39,7 +43,8 @@ class ParquetSource(FileSource[dict[str, Any]]):
     `path` is a file, a folder, a glob or a list of them, on any file system of fsspec, which gets
     `storage_options`. The first file fixes names and types; the columns of the others are found by
     name and cast where nothing is lost. Values that only the names of folders hold are not read.
-    With a `schema`, that fixes names and types, and no file is opened to find them.
+    With a `schema`, that fixes names and types, and no file is opened to find them. Times in INT96, as
+    Spark writes them, are microseconds unless the schema says nanoseconds, and UTC if it has a zone.
 
     With `watch`, a duration, the source never ends: it looks that often for files that were added to the
     folder `path`, and reads each once. It needs a `schema`, as there may be no file yet. A file must come
@@ -77,8 +82,8 @@ class ParquetSource(FileSource[dict[str, Any]]):
     def schema(self) -> pa.Schema:
         if self._schema is None:
             first = self._files.list()[0].path
-            with _open(self._files, first) as file:
-                known = file.schema_arrow
+            with _open(self._files, first) as rows:
+                known = rows.file.schema_arrow
             names = known.names if self._columns is None else self._columns
             refuse_unknown("columns", names, known.names)
             _refuse_repeated(first, names, known.names)
@@ -97,8 +102,8 @@ class ParquetSource(FileSource[dict[str, Any]]):
         target = split_target(sum(file.size for file in files), parallelism, _SPLIT_BYTES)
         splits = []
         for path in (file.path for file in files):
-            with _open(self._files, path) as file:
-                runs = list(_runs(file.metadata, target))
+            with _open(self._files, path) as rows:
+                runs = list(_runs(rows.file.metadata, target))
             for start, stop in runs:
                 info = {"path": path, "start": start, "stop": stop}
                 splits.append(Split(f"{path}:{start}", info))
@@ -111,8 +116,8 @@ class ParquetSource(FileSource[dict[str, Any]]):
         return _ParquetReader(self._files, split, self.schema(), offset)
 
     def _whole_file(self, path: str) -> Split:
-        with _open(self._files, path) as file:
-            return Split(path, {"path": path, "start": 0, "stop": file.num_row_groups})
+        with _open(self._files, path) as rows:
+            return Split(path, {"path": path, "start": 0, "stop": rows.file.num_row_groups})
 
 
 class _ParquetReader(SplitReader):
@@ -126,13 +131,14 @@ class _ParquetReader(SplitReader):
         self._group, self._row = self.offset
         self._batches: Iterator[pa.RecordBatch] | None = None
         with ExitStack() as stack:
-            self._file = stack.enter_context(_open(files, self._path))
-            missing = set(schema.names) - set(self._file.schema_arrow.names)
+            self._rows = stack.enter_context(_open(files, self._path))
+            file = self._rows.file
+            missing = set(schema.names) - set(file.schema_arrow.names)
             if missing:
                 raise SourceDataError(
                     f"{self._path} has no column {', '.join(sorted(missing))}, which the source reads"
                 )
-            if self._stop > self._file.num_row_groups:
+            if self._stop > file.num_row_groups:
                 raise SourceDataError(
                     f"{self._path} has lost row groups: it was changed after the job had started"
                 )
@@ -156,9 +162,7 @@ class _ParquetReader(SplitReader):
         self._open.close()
 
     def _rows_from(self, group: int, row: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._file.iter_batches(
-            BATCH_ROWS, row_groups=[group], columns=self._schema.names, use_threads=False
-        ):
+        for batch in self._rows.batches(group, self._schema.names, BATCH_ROWS, self._schema):
             if row < batch.num_rows:
                 yield batch.slice(row)
             row = max(0, row - batch.num_rows)
@@ -203,10 +207,14 @@ class ParquetSink(FileSink):
         return lambda stream: _ParquetEncoder(stream, columns, self._compression)
 
     def join(self, parts: Iterable[BinaryIO], stream: BinaryIO) -> None:
-        encoder = self.encoding("join")(stream)
-        for part in parts:
+        again = list(parts) if isinstance(parts, Iterator) else parts
+        schema = self._schema
+        if schema is None:  # A later part may have columns that the first one lacks.
+            schema = reduce(unified_schema, (pq.read_schema(part) for part in again))
+        encoder = _ParquetEncoder(stream, ColumnEncoder("join", None), self._compression)
+        for part in again:
             for batch in pq.ParquetFile(part).iter_batches(BATCH_ROWS, use_threads=False):
-                encoder.write(Columns(batch))
+                encoder.write(Columns(widened_table(batch, schema)))
         encoder.finish()
 
 
@@ -217,21 +225,48 @@ class _ParquetEncoder(Encoder):
         self._stream = stream
         self._columns = columns
         self._compression = compression
+        self._schema = columns.schema
         self._writer: pq.ParquetWriter | None = None
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
 
     def write(self, batch: Batch) -> None:
         encoded = self._columns.encode(batch)
+        if self._schema is None or not encoded.schema.equals(self._schema):
+            self._grow(encoded.schema)
+        self.like = self._columns.changes
         self._gathered.append(encoded)
         self._gathered_bytes += encoded.nbytes
-        if self._gathered_bytes >= _ROW_GROUP_BYTES:
+        if self._gathered_bytes >= _ROW_GROUP_BYTES and not self._untyped():
             self._write_row_group()
 
     def finish(self) -> None:
+        if untyped := self._untyped():
+            raise self._columns.refuse(
+                untyped[0],
+                "all records of the file have only None, which tells no type; give the sink a schema",
+            )
         self._write_row_group()
         if self._writer is not None:
             self._writer.close()
+
+    def _grow(self, schema: pa.Schema) -> None:
+        """Turn what is gathered into the columns of a wider schema. Raises NextFile if that cannot be."""
+        if self._writer is not None:
+            raise NextFile
+        try:
+            self._gathered = [widened_table(one, schema) for one in self._gathered]
+        except UnlikeTypesError:  # A whole number that is no float begins no column of floats.
+            raise NextFile from None
+        self._schema = schema
+
+    def _untyped(self) -> list[str]:
+        """The columns that have been None so far, and so have no type yet."""
+        known = self._columns.schema
+        if self._writer is None and known is not None and not known.equals(self._schema):
+            with suppress(NextFile):  # Another file of the writer may have told the type.
+                self._grow(known)
+        return [field.name for field in self._schema or () if pa.types.is_null(field.type)]
 
     def abandon(self) -> None:
         self._gathered = []
@@ -295,10 +330,10 @@ def _known_codec(compression: str) -> str:
 
 
 @contextmanager
-def _open(files: InputFiles, path: str) -> Iterator[pq.ParquetFile]:
+def _open(files: InputFiles, path: str) -> Iterator[ParquetRows]:
     stream, opened = files.open(path)
     with opened, _data_errors(path):
-        yield pq.ParquetFile(stream)
+        yield ParquetRows(stream)
 
 
 @contextmanager

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns
-from minirt.data.simple_columns import no_column, steady
+from minirt.data.errors import UnlikeTypesError
+from minirt.data.fitting import fitted
+from minirt.data.from_python import REFUSALS, column_as, column_of
+from minirt.data.simple_columns import is_list, no_column, simple, steady
+from minirt.data.unify import unified_schema, widened_table
 from minirt.errors import ConfigurationError, SinkDataError
 
 
@@ -18,6 +23,7 @@ class SchemaMismatch(Exception):
     def __init__(self, column: str, reason: str) -> None:
         super().__init__(f"column {column!r}: {reason}")
         self.column = column
+        self.reason = reason
 
 
 def given_schema(schema: object) -> pa.Schema:
@@ -32,11 +38,25 @@ def given_schema(schema: object) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of `schema` in its order and types, found by name; casts where nothing is lost.
+    """The columns of `schema` in its order and types, found by name; cast as `fitted` does.
 
-    Raises SchemaMismatch for a missing column and for values that do not fit.
+    Raises SchemaMismatch for a missing column, and for a value that does not fit, with its record.
     """
+    try:
+        return _conformed(batch, schema)
+    except SchemaMismatch as mismatch:
+        at = _first_misfit(batch.num_rows, lambda end: _conformed(batch.slice(0, end), schema))
+        if at is None or mismatch.column not in batch.schema.names:
+            raise
+        raise SchemaMismatch(
+            mismatch.column, f"{mismatch.reason}; in record {_shown(batch, at)}"
+        ) from mismatch
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
+        for field, column in zip(schema, batch.columns, strict=True):
+            _check_nulls(field, column)
         return batch
     places = {name: place for place, name in enumerate(batch.schema.names)}
     columns = []
@@ -45,156 +65,224 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             raise SchemaMismatch(field.name, "missing")
         column = batch.column(places[field.name])
         try:
-            columns.append(column if column.type == field.type else _cast(column, field.type))
-        except pa.ArrowException as error:
-            raise SchemaMismatch(field.name, str(error)) from error
+            columns.append(fitted(column, field.type, field.name))
+        except UnlikeTypesError as error:
+            raise _mismatch(field.name, error) from error
+        _check_nulls(field, columns[-1])
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Arrow's safe cast, which nevertheless drops the time of day when it makes dates."""
-    result = column.cast(kind)
-    if pa.types.is_date(kind) and not result.cast(column.type).equals(column):
-        raise pa.ArrowInvalid(f"casting to {kind} would drop the time of day")
-    return result
+def _first_misfit(count: int, check: Callable[[int], object]) -> int | None:
+    """The first record for which `check(n)`, of the first n records, fails; None if it never does."""
+    begin, end = 0, count
+    while begin < end:
+        middle = (begin + end) // 2
+        try:
+            check(middle + 1)
+            begin = middle + 1
+        except (UnlikeTypesError, SchemaMismatch):
+            end = middle
+    return begin if begin < count else None
+
+
+def _shown(batch: pa.RecordBatch, at: int) -> str:
+    try:
+        return f"{batch.slice(at, 1).to_pylist()[0]!r:.500}"
+    except (ValueError, OverflowError):  # A time that Python does not have.
+        return f"{batch.slice(at, 1)!s:.500}"
+
+
+def _reason(error: UnlikeTypesError) -> str:
+    """What is wrong, without the column: that comes first where it is told."""
+    if error.other is None:
+        return f"of type {error.one}, which the schema does not have"
+    if error.value:
+        return (
+            f"{error.value[0]!r:.100} of type {error.one} cannot be {error.other} without a change"
+        )
+    return f"values of type {error.one} cannot be {error.other}"
 
 
 class ColumnEncoder:
-    """Turns a writer's batches into record batches of one schema, that of its first batch by default.
+    """Turns a writer's batches into record batches of one schema, by default as wide as they need it.
 
-    All methods raise SinkDataError, naming operator, column and record, for what does not fit.
+    Without a schema, that of the first batch is taken, and grows with the others: numbers get a wider type,
+    a column that was None so far gets its type, and new columns are None in the records before. All methods
+    raise SinkDataError, naming operator, column, both types and the record, for what does not fit.
     """
 
     def __init__(self, operator: str, schema: pa.Schema | None) -> None:
         self._operator = operator
+        self._grows = schema is None
         self.schema = schema
+        self.changes = 0
+        """How often the type of a column has changed that was known before."""
 
     def encode(self, batch: Batch) -> pa.RecordBatch:
-        """The batch with exactly the columns of the schema. It must not be empty."""
+        """The batch with exactly the columns of the schema, which may grow by it. It must not be empty."""
         try:
-            return self._encode(batch)
+            encoded = self._encode(batch)
         except SchemaMismatch as mismatch:
             raise self._explained(batch, mismatch) from mismatch
-
-    def _encode(self, batch: Batch) -> pa.RecordBatch:
-        if isinstance(batch, Columns):
-            return self._from_table(batch.table)
-        return self._from_records(batch.records)
-
-    def _from_table(self, table: pa.RecordBatch) -> pa.RecordBatch:
-        if self.schema is None:
-            self.schema = _writable(table.schema)
-        for name in table.schema.names:
-            if self.schema.get_field_index(name) < 0:
-                raise SchemaMismatch(name, "not in the schema")
-        encoded = conform(table, self.schema)
-        for field, column in zip(self.schema, encoded.columns, strict=True):
-            _check_nulls(field, column)
+        if self.schema is not None and encoded.schema is not self.schema:
+            self.changes += _has_changed(self.schema, encoded.schema)
+        self.schema = encoded.schema
         return encoded
 
-    def _from_records(self, records: Sequence[Any]) -> pa.RecordBatch:
-        if not all(isinstance(record, Mapping) for record in records):
-            raise SchemaMismatch("*", "records must be dicts from column name to value")
-        if self.schema is None:
-            self.schema = _writable(_inferred(records))
-        names = self.schema.names
-        if set(map(len, records)) != {len(names)}:
-            raise self._wrong_names(records)
-        columns = [_column(records, field) for field in self.schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+    def refuse(self, column: str, reason: str) -> SinkDataError:
+        """An error that names the operator and the column."""
+        return SinkDataError(f"{self._operator}: {SchemaMismatch(column, reason)}")
 
-    def _wrong_names(self, records: Sequence[Any]) -> SchemaMismatch:
+    def _encode(self, batch: Batch) -> pa.RecordBatch:
+        if self._grows:
+            return self._grown(batch)
         assert self.schema is not None
-        names = set(self.schema.names)
-        for record in records:
-            for name in record.keys() - names:
-                return SchemaMismatch(str(name), "not in the schema")
-            for name in names - record.keys():
-                return SchemaMismatch(name, "missing")
-        raise AssertionError("a batch failed whose records have the right columns")
+        if isinstance(batch, Columns):
+            for name in batch.table.schema.names:
+                if self.schema.get_field_index(name) < 0:
+                    raise SchemaMismatch(name, "not in the schema")
+            return _conformed(batch.table, self.schema)
+        return _from_records(batch.records, self.schema)
+
+    def _grown(self, batch: Batch) -> pa.RecordBatch:
+        if isinstance(batch, Columns):
+            table = _writable(batch.table)
+        else:
+            table = _writable(_inferred(batch.records))
+        if self.schema is None or table.schema.equals(self.schema):
+            return table
+        try:
+            return widened_table(table, unified_schema(self.schema, table.schema))
+        except UnlikeTypesError as error:
+            raise _mismatch(error.column.split(".")[0].split("[")[0], error) from error
 
     def _explained(self, batch: Batch, mismatch: SchemaMismatch) -> SinkDataError:
-        record = batch.rows().records[0]
-        for at in range(len(batch)):
-            try:
-                self._encode(batch.slice(at, at + 1))
-            except SchemaMismatch as single:
-                mismatch, record = single, batch.slice(at, at + 1).rows().records[0]
-                break
+        """The error for the first record that does not fit, be it only behind the others."""
+        at = _first_misfit(len(batch), lambda end: self._encode(batch.slice(0, end)))
+        try:
+            self._encode(batch.slice(0, (at or 0) + 1))
+        except SchemaMismatch as first:
+            mismatch = first
+        record = batch.slice(at or 0, (at or 0) + 1).rows().records[0]
         return SinkDataError(
             f"{self._operator}: {mismatch}; in record {record!r:.500}; "
             f"the schema is {_described(self.schema)}"
         )
 
 
-def _inferred(records: Sequence[Any]) -> pa.Schema:
+def _inferred(records: Sequence[Any]) -> pa.RecordBatch:
+    _check_mappings(records)
+    layouts = dict.fromkeys(map(tuple, records))  # In most batches there is but one.
+    names = list(dict.fromkeys(name for layout in layouts for name in layout))
     columns = {}
-    for name in records[0]:
+    for name in names:
         if not isinstance(name, str):
             raise SchemaMismatch(repr(name), "names of columns must be strings")
         try:
-            columns[name] = pa.array([record.get(name) for record in records])
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise SchemaMismatch(name, no_column(error)) from error
-    return steady(pa.RecordBatch.from_pydict(columns)).schema
+            columns[name] = column_of([record.get(name) for record in records], name)
+        except REFUSALS as error:
+            raise _mismatch(name, error) from error
+    if not columns:
+        raise SchemaMismatch("*", "a record must have a field")
+    return steady(pa.RecordBatch.from_pydict(columns))
 
 
-def _writable(schema: pa.Schema) -> pa.Schema:
-    """An inferred schema as it goes to files: all nullable, and dictionaries as what they hold."""
-    fields = []
+def _writable(table: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns as they go to files: all nullable, and dictionaries as what they hold."""
+    columns = [
+        simple(column) if pa.types.is_dictionary(column.type) else column
+        for column in table.columns
+    ]
+    fields = [
+        pa.field(name, column.type)
+        for name, column in zip(table.schema.names, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _from_records(records: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    _check_mappings(records)
+    if set(map(len, records)) != {len(schema)}:
+        raise _wrong_names(records, schema)
+    columns = []
     for field in schema:
-        kind = field.type
-        if pa.types.is_null(kind):
-            raise SchemaMismatch(
-                field.name,
-                "the first batch holds only None, which tells no type; give the sink a schema",
-            )
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
-        fields.append(pa.field(field.name, kind))
-    return pa.schema(fields)
-
-
-def _column(records: Sequence[Any], field: pa.Field) -> pa.Array:
-    name = field.name
-    try:
-        column = _array([record[name] for record in records], field.type)
-    except KeyError as error:
-        raise SchemaMismatch(name, "missing") from error
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise SchemaMismatch(name, no_column(error)) from error
-    _check_nulls(field, column)
-    return column
-
-
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """The values as an array of a type. Raises for what does not fit, without ever cutting a value."""
-    try:
-        inferred = pa.array(values)
-    except pa.ArrowException:
-        return pa.array(values, type=kind)
-    if inferred.type == kind:
-        return inferred
-    if _may_cut(inferred.type, kind):
+        name = field.name
         try:
-            return _cast(inferred, kind)
-        except pa.ArrowNotImplementedError:
-            pass
-    return pa.array(values, type=kind)
+            columns.append(column_as([record[name] for record in records], field.type, name))
+        except KeyError:
+            raise _wrong_names(records, schema) from None
+        except REFUSALS as error:
+            raise _mismatch(name, error) from error
+        _check_nulls(field, columns[-1])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _may_cut(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether `pa.array` would silently drop digits: casting checks, converting does not."""
-    if pa.types.is_integer(kind):
-        return bool(pa.types.is_floating(given) or pa.types.is_decimal(given))
-    if pa.types.is_temporal(kind):
-        return bool(pa.types.is_temporal(given))
-    return bool(pa.types.is_nested(kind))
+def _check_mappings(records: Sequence[Any]) -> None:
+    if not all(isinstance(record, Mapping) for record in records):
+        raise SchemaMismatch("*", "records must be dicts from column name to value")
+
+
+def _wrong_names(records: Sequence[Any], schema: pa.Schema) -> SchemaMismatch:
+    names = set(schema.names)
+    for record in records:
+        for name in record.keys() - names:
+            return SchemaMismatch(str(name), "not in the schema")
+        for name in names - record.keys():
+            return SchemaMismatch(name, "missing")
+    raise AssertionError("a batch failed whose records have the right columns")
+
+
+def _mismatch(name: str, error: Exception) -> SchemaMismatch:
+    if not isinstance(error, UnlikeTypesError):
+        return SchemaMismatch(name, no_column(error))
+    inside = "" if error.column == name else f"inside, in {error.column}: "
+    if error.other is None:
+        return SchemaMismatch(name, f"{inside}of type {error.one}, which the schema does not have")
+    if not error.value:
+        return SchemaMismatch(
+            name,
+            f"{inside}{error.one} in some records, {error.other} in others; no type holds both",
+        )
+    said = f"{inside}{error.value[0]!r:.100} of type {error.one}"
+    return SchemaMismatch(name, f"{said} cannot become {error.other} without a change")
 
 
 def _check_nulls(field: pa.Field, column: pa.Array) -> None:
-    if column.null_count and not field.nullable:
+    if (column.null_count and not field.nullable) or _has_forbidden_null(column, field.type):
         raise SchemaMismatch(field.name, "None, where the schema allows no None")
+
+
+def _has_forbidden_null(column: pa.Array, type: pa.DataType) -> bool:
+    """Whether a field inside, which allows no None, is None where what it is in is not."""
+    if not _forbids_null(type):
+        return False
+    if pa.types.is_struct(type):
+        inside = column.drop_null().flatten()
+        pairs = zip(inside, type, strict=True)
+    elif pa.types.is_map(type):
+        pairs = zip((column.keys, column.items), (type.key_field, type.item_field), strict=True)
+    else:
+        pairs = zip([column.flatten()], [type.value_field], strict=True)
+    return any(
+        (bool(part.null_count) and not field.nullable) or _has_forbidden_null(part, field.type)
+        for part, field in pairs
+    )
+
+
+@lru_cache
+def _forbids_null(type: pa.DataType) -> bool:
+    if not (pa.types.is_struct(type) or pa.types.is_map(type) or is_list(type)):
+        return False
+    fields = (type.field(place) for place in range(type.num_fields))
+    return any(not field.nullable or _forbids_null(field.type) for field in fields)
+
+
+def _has_changed(one: pa.Schema, other: pa.Schema) -> bool:
+    """Whether a column that both have has another type, beside one that was None so far."""
+    return any(
+        not pa.types.is_null(field.type) and other.field(field.name).type != field.type
+        for field in one
+    )
 
 
 def _described(schema: pa.Schema | None) -> str:

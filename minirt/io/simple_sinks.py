@@ -16,7 +16,8 @@ from minirt.units import positive
 class PrintSink(Sink):
     """Prints records at once, one a line after `prefix`, from each subtask at most `limit` of them.
 
-    What is printed cannot be taken back: after a recovery, records are printed again (at-least-once).
+    Characters that the output lacks are escaped. What is printed cannot be taken back: after a recovery,
+    records are printed again (at-least-once).
     """
 
     opens_again = True
@@ -38,8 +39,12 @@ class _PrintWriter(SinkWriter):
         if self._left is not None:
             batch = batch.slice(0, min(self._left, len(batch)))
             self._left -= len(batch)
-        lines = [f"{self._prefix}{record}\n" for record in batch.rows().records]
-        sys.stdout.write("".join(lines))  # one write: subtasks share the terminal
+        text = "".join([f"{self._prefix}{record}\n" for record in batch.rows().records])
+        try:
+            sys.stdout.write(text)  # one write: subtasks share the terminal
+        except UnicodeEncodeError:
+            encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+            sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+import math
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,6 +18,7 @@ import pytest
 import minirt as rt
 from minirt.data.batch import Rows
 from minirt.io import Sink, SinkContext, SinkIdentity, Staging
+from minirt.io.arrow_pieces import read_piece
 from minirt.io.base import Committable, CommitterContext
 from minirt.io.ledger import LedgerConnection
 from minirt.storage.store import ObjectStore
@@ -24,6 +27,7 @@ from minirt.testing.sinks import SinkTrial, check_sink
 from minirt.testing.sinks.lives import draw_life
 from minirt.testing.sinks.world import play
 from minirt_connectors.database import DatabaseSink
+from minirt_connectors.database import sink as sink_module
 from minirt_connectors.database.driver import Driver
 from tests.coordinators import check_two_coordinators
 from tests.jobs import named_rows
@@ -228,3 +232,38 @@ def test_secrets_are_not_in_messages() -> None:
     with pytest.raises(rt.MinirtError) as caught, driver.errors("cannot connect"):
         raise sqlite3.OperationalError("cannot log in with secret-word")
     assert "secret-word" not in str(caught.value) + repr(driver)
+
+
+@pytest.mark.parametrize("type", [pa.float64(), pa.float32()], ids=str)
+def test_nan_which_the_database_lacks_is_refused_or_null(tmp_path: Path, type: pa.DataType) -> None:
+    path = create(tmp_path / "numbers.db", "id integer, x real")
+    schema = pa.schema([("id", pa.int64()), ("x", type)])
+    records = [{"id": n, "x": x} for n, x in enumerate([0.5, math.nan, None, math.inf, -0.0])]
+
+    def staged(**options: Any) -> list[Any]:
+        stream = io.BytesIO()
+        sink = DatabaseSink("sqlite3", {"database": path}, "results", schema, **options)
+        encoder = sink.encoding("out")(stream)
+        encoder.write(Rows(records))
+        encoder.finish()
+        return [row["x"] for row in read_piece(stream.getvalue()).to_pylist()]
+
+    with pytest.raises(rt.SinkDataError, match=r"out: column 'x' .*no NaN.*in record \{'id': 1, "):
+        staged()
+    assert staged(nan="null") == [0.5, None, None, math.inf, -0.0]
+    with pytest.raises(rt.ConfigurationError, match="nan must be one of"):
+        staged(nan="keep")
+
+
+def test_nan_is_written_where_the_database_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_module, "rows", lambda *_: [(math.nan,)])
+    schema = pa.schema([("x", pa.float64())])
+    path = create(tmp_path / "numbers.db", "x real")
+    stream = io.BytesIO()
+    sink = DatabaseSink("sqlite3", {"database": path}, "results", schema)
+    encoder = sink.encoding("out")(stream)
+    encoder.write(Rows([{"x": math.nan}]))
+    encoder.finish()
+    assert math.isnan(read_piece(stream.getvalue()).to_pylist()[0]["x"])

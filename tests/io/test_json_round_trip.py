@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.data.batch import Columns
-from minirt.errors import ConfigurationError
+from minirt.errors import BadRecordError, ConfigurationError
+from minirt.io import JsonlSource
 from minirt.io.json_columns import checked_schema, read_lines
+from minirt.testing.contracts import read_all
 from tests.io.test_json_of_columns import NANOSECONDS, VALUES, column, written
 
 MORE: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -88,11 +93,14 @@ CLOCK_TYPES = [
     (pa.time64("us"), 3_723_000_004),
     (pa.duration("s"), 90_061),
     (pa.duration("ns"), -5),
+    *((pa.timestamp(unit), 1500) for unit in ("s", "ms", "us", "ns")),
+    (pa.timestamp("ms", "UTC"), -1500),
+    (pa.timestamp("us", "Europe/Berlin"), 1_700_000_000_000_000),
 ]
 
 
 @pytest.mark.parametrize(("type", "number"), CLOCK_TYPES, ids=lambda value: str(value))
-def test_dates_times_and_durations_may_be_numbers(type: pa.DataType, number: int) -> None:
+def test_times_of_all_kinds_may_be_numbers(type: pa.DataType, number: int) -> None:
     schema = pa.schema([("v", type), ("all", pa.list_(type))])
     lines = b"\n".join(json.dumps({"v": v, "all": [v]}).encode() for v in (None, number))
     counts = pa.array([None, number], pa.int32() if type.bit_width == 32 else pa.int64())
@@ -113,6 +121,13 @@ def test_dates_times_and_durations_may_be_numbers(type: pa.DataType, number: int
         (pa.binary(), "Ω"),
         (pa.binary(3), "YWI="),
         (pa.dictionary(pa.int8(), pa.int64()), "x"),
+        (pa.timestamp("us"), "2024-03-31T12:30:00+02:00"),
+        (pa.timestamp("us"), "2024-03-31T12:30:00Z"),
+        (pa.timestamp("us", "UTC"), "2024-03-31T12:30:00"),
+        (pa.timestamp("us", "Europe/Berlin"), "2024-03-31"),
+        (pa.timestamp("ms"), "2024-03-31T12:30:00.0005"),
+        (pa.timestamp("ns"), "9999-12-31T00:00:00"),
+        (pa.time64("us"), "12:30:00+02:00"),
     ],
     ids=str,
 )
@@ -130,8 +145,73 @@ def test_a_type_that_cannot_be_read_is_refused_before_anything_starts(type: pa.D
         checked_schema(pa.schema([("v", type)]))
 
 
-def test_of_a_bad_line_both_forms_are_told() -> None:
-    schema = pa.schema([("day", pa.date32()), ("id", pa.int64())])
-    for line in (b'{"day": 3, "id": "x"}', b'{"day": "2020-01-02", "id": "x"}'):
-        with pytest.raises(pa.ArrowInvalid, match=r"(?s)/id.* changed from number to string"):
+PARTS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "day": (pa.date32(), st.sampled_from(["1970-01-06", 5])),
+    "at": (pa.timestamp("ms"), st.sampled_from(["1970-01-01T00:00:01.500", 1500])),
+    "took": (pa.duration("s"), st.sampled_from(["P0DT90S", 90])),
+    "id": (pa.int64(), st.integers(-9, 9)),
+}
+
+
+@given(st.lists(st.fixed_dictionaries({n: st.none() | v for n, (_, v) in PARTS.items()})))
+def test_each_column_of_each_line_may_have_texts_or_numbers(
+    tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "times.jsonl"
+    path.write_text("".join(json.dumps({**one, "in": one}) + "\n" for one in records))
+    plain = [pa.field(name, type) for name, (type, _) in PARTS.items()]
+    source = JsonlSource(path, schema=pa.schema([*plain, pa.field("in", pa.struct(plain))]))
+    rows = [row for split in source.plan_splits(1) for row in read_all(source, split)]
+    right = {
+        "day": dt.date(1970, 1, 6),
+        "at": dt.datetime(1970, 1, 1, 0, 0, 1, 500_000),
+        "took": dt.timedelta(seconds=90),
+    }
+    expected = [
+        {name: value if value is None else right.get(name, value) for name, value in one.items()}
+        for one in records
+    ]
+    assert rows == [{**one, "in": one} for one in expected]
+
+
+@pytest.mark.parametrize("type", [pa.float32(), pa.float16()], ids=str)
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_is_read_as_the_nearest_or_refused(type: pa.DataType, number: float) -> None:
+    with np.errstate(over="ignore"):
+        nearest = float(np.float64(number).astype(type.to_pandas_dtype()))
+    line = json.dumps({"v": number, "all": [number]}).encode()
+    schema = pa.schema([("v", type), ("all", pa.list_(type))])
+    if math.isinf(nearest) or (nearest == 0) != (number == 0):
+        with pytest.raises(pa.ArrowInvalid, match=f"beyond the range of {type}"):
             read_lines(line, schema)
+    else:
+        assert read_lines(line, schema).to_pylist() == [{"v": nearest, "all": [nearest]}]
+
+
+@pytest.mark.parametrize("text", ["José".encode("latin-1"), b"\xff\xfe", b"\xed\xa0\x80"])
+def test_a_text_that_is_no_utf_8_is_refused(text: bytes) -> None:
+    for type in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        with pytest.raises(pa.ArrowInvalid, match="no UTF-8"):
+            read_lines(b'{"v": "' + text + b'"}', pa.schema([("v", type)]))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ({"at": True}, r"column 'at' of type timestamp\[ms\]: a JSON boolean, where a string"),
+        ({"at": 1500.5}, r"column 'at' of type timestamp\[ms\]: .*1500\.5"),
+        ({"at": "noon"}, r"column 'at' of type timestamp\[ms\]: .*noon"),
+        ({"id": 2.5}, r"column 'id' of type int64: .*2\.5"),
+        ({"in": {"id": "x"}}, r"column 'in' .*: a JSON string, .* number .*, inside in in\.id"),
+    ],
+    ids=str,
+)
+def test_of_a_bad_line_the_column_its_type_and_the_value_are_told(
+    tmp_path: Path, line: dict[str, Any], told: str
+) -> None:
+    (tmp_path / "in.jsonl").write_text(json.dumps(line))
+    plain = [("at", pa.timestamp("ms")), ("id", pa.int64())]
+    source = JsonlSource(tmp_path, schema=pa.schema([*plain, ("in", pa.struct(plain))]))
+    [split] = source.plan_splits(1)
+    with pytest.raises(BadRecordError, match=rf"in\.jsonl, byte 0: .*{told}"):
+        read_all(source, split)

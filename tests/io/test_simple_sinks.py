@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import pickle
+import sys
 from typing import Any
 
 import msgpack
@@ -93,3 +95,16 @@ def test_discard_takes_anything_and_prepares_nothing() -> None:
     writer = DiscardSink().open_writer(CONTEXT)
     writer.write(Rows([object()]))
     assert writer.prepare(1).handles == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"), [("utf-8", "é x\\ud800y"), ("ascii", "\\xe9 x\\ud800y")]
+)
+def test_characters_that_the_output_lacks_are_printed_escaped(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, shown: str
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding, newline="\n"))
+    writer = PrintSink("> ").open_writer(CONTEXT)
+    writer.write(Rows(["plain", "é x\ud800y"]))
+    assert raw.getvalue().decode(encoding) == f"> plain\n> {shown}\n"

@@ -70,7 +70,7 @@ def test_columns_are_reordered_and_cast_where_nothing_is_lost() -> None:
     batch = pa.RecordBatch.from_pydict({"x": pa.array([1], pa.int32()), "id": [5]})
     table = parquet(Columns(batch), schema=SCHEMA)
     assert table.to_pylist() == [{"id": 5, "x": 1.0}]
-    with pytest.raises(SinkDataError, match=r"'id': .*truncated"):
+    with pytest.raises(SinkDataError, match=r"'id': 1.5 of type double cannot become int64"):
         parquet(Columns(pa.RecordBatch.from_pydict({"id": [1.5], "x": [1.0]})), schema=SCHEMA)
     batch = pa.RecordBatch.from_pydict({"id": [1], "x": [1.0], "z": [1]})
     with pytest.raises(SinkDataError, match="'z': not in the schema"):
@@ -102,8 +102,8 @@ def test_a_value_that_the_schema_would_cut_is_refused(
         parquet(Rows([{"a": loses}]), schema=schema)
 
 
-def test_the_first_batch_fixes_the_schema_of_the_writer() -> None:
-    encoding = ParquetSink("/tmp/unused").encoding("out")
+def test_a_given_schema_does_not_grow() -> None:
+    encoding = ParquetSink("/tmp/unused", schema=pa.schema([("a", pa.int64())])).encoding("out")
     encoding(io.BytesIO()).write(Rows([{"a": 1}, {"a": None}]))
     with pytest.raises(SinkDataError, match=r"'a'.*1\.5"):
         encoding(io.BytesIO()).write(Rows([{"a": 1.5}]))
@@ -137,7 +137,9 @@ def test_no_digit_of_a_time_is_lost_without_a_schema() -> None:
     table = parquet(Rows([{"t": np.datetime64(1_700_000_000_123_456_789, "ns")}]))
     assert table["t"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
     schema = pa.schema([("t", pa.timestamp("us"))])
-    with pytest.raises(SinkDataError, match="lose data"):
+    with pytest.raises(
+        SinkDataError, match=r"of type timestamp\[ns\] cannot become timestamp\[us\]"
+    ):
         parquet(Columns(pa.RecordBatch.from_pydict({"t": stamps})), schema=schema)
 
 

@@ -18,6 +18,7 @@ from minirt.errors import ConfigurationError, SinkDataError
 from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.formats import FORMATS, Undecodable, format_of
+from minirt_connectors.kafka.incoming import Decoder
 from minirt_connectors.kafka.outgoing import OutgoingEncoder, Shape, staged_records
 from minirt_connectors.kafka.secrets import Secrets
 
@@ -238,3 +239,49 @@ def test_a_source_and_a_sink_say_that_they_make_arrays() -> None:
     assert not KafkaSource("b", "t", metadata=["offset"]).in_arrays
     assert KafkaSink("b", "t").in_arrays
     assert not KafkaSink("b", "t", delivery="at_least_once").in_arrays
+
+
+VALUES = [
+    b'{"a":1}',
+    b"null",
+    b"5",
+    b'"x"',
+    b"[1]",
+    b'{"a":2,"kafka_offset":7}',
+    None,
+    b"{",
+    b'{"a":3}',
+]
+
+
+class Message:
+    """A message as the client gives it."""
+
+    def __init__(self, value: bytes | None, offset: int) -> None:
+        self._value, self._offset = value, offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def offset(self) -> int:
+        return self._offset
+
+    def partition(self) -> int:
+        return 0
+
+
+def test_on_error_decides_on_values_that_metadata_cannot_be_added_to() -> None:
+    messages = [Message(value, place) for place, value in enumerate(VALUES)]
+    good = [{"a": 1, "kafka_offset": 0}, {"a": 3, "kafka_offset": 8}]
+    decoder = Decoder(format_of("json"), ["offset"], "skip", "t")
+    assert decoder.decode(messages) == good
+    assert decoder.skipped == 7
+    decoder = Decoder(format_of("json"), ["offset"], "side_output", "t")
+    assert decoder.decode(messages) == good
+    bad = {one.location: one.error for one in decoder.take_bad_records()}
+    assert sorted(bad) == [f"t, partition 0, offset {offset}" for offset in range(1, 8)]
+    assert "JSON objects only" in bad["t, partition 0, offset 1"]
+    assert "field 'kafka_offset' of its own" in bad["t, partition 0, offset 5"]
+    decoder = Decoder(format_of("json"), ["offset"], "fail", "t")
+    with pytest.raises(rt.BadRecordError, match=r"t, partition 0, offset 2: metadata .*: '5'"):
+        decoder.decode([messages[0], messages[2]])

@@ -6,16 +6,20 @@ and writes the checkpoint's id into the table `minirt_commits` in the same trans
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
 from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
+from minirt.io.json_text import OnNan
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
 from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
@@ -42,6 +46,9 @@ class DatabaseSink(LedgerSink):
     job needs checkpointing, and shows its records when a checkpoint completes. The database must have
     transactions. One whose ledger knows less than the job has committed, or another table, is refused with
     a SinkDataError, unless `accept` names that: "behind" or "other".
+
+    Where the database has no NaN, as SQLite, which stores null for it, a record with one fails the job
+    (`nan="error"`), or the number becomes null ("null").
     """
 
     def __init__(
@@ -53,8 +60,15 @@ class DatabaseSink(LedgerSink):
         *,
         statement: str | None = None,
         accept: Accept | Sequence[Accept] = (),
+        nan: OnNan = "error",
     ) -> None:
         self.accept = checked_accept(accept)
+        if nan not in get_args(OnNan):
+            raise ConfigurationError(
+                f"nan must be one of {', '.join(get_args(OnNan))}, got {nan!r}"
+            )
+        self._nan = nan
+        self._keeps_nan: bool | None = None
         self._driver = Driver(driver, connect)
         self._table = plain_name("table", table)
         if not isinstance(schema, pa.Schema) or not len(schema):
@@ -76,13 +90,17 @@ class DatabaseSink(LedgerSink):
                 names = "*" if self._statement else ", ".join(self._schema.names)
                 with self._driver.errors(f"cannot use the table {self._table}"):
                     rows(connection, f"SELECT {names} FROM {self._table} WHERE 1 = 0")
+                self._keeps_nan = _keeps_nan(self._driver, connection)
             finally:
                 closed(connection)
         except StorageError as error:
             raise ConfigurationError(str(error)) from error
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
-        columns = ColumnEncoder(operator, self._schema)
+        if self._keeps_nan is None:
+            self.validate()
+        keeps = bool(self._keeps_nan)
+        columns = TableColumns(operator, self._schema, None if keeps else self._nan)
         return lambda stream: ArrowEncoder(stream, columns)
 
     def holding(self) -> str | None:
@@ -106,6 +124,46 @@ class DatabaseSink(LedgerSink):
             f"VALUES ({', '.join(self._driver.marks(names))})"
         )
         return DatabaseConnection(self._driver, statement)
+
+
+class TableColumns(ColumnEncoder):
+    """Refuses NaN, or makes it null, where a database has none; `nan` is None for one that has it."""
+
+    def __init__(self, operator: str, schema: pa.Schema, nan: OnNan | None) -> None:
+        super().__init__(operator, schema)
+        self._nan = nan
+
+    def encode(self, batch: Batch) -> pa.RecordBatch:
+        encoded = super().encode(batch)
+        if self._nan is None:
+            return encoded
+        for place, field in enumerate(encoded.schema):
+            if not pa.types.is_floating(field.type):
+                continue
+            is_nan = pc.fill_null(pc.is_nan(encoded.column(place)), False)
+            at = pc.index(is_nan, True).as_py()
+            if at < 0:
+                continue
+            if self._nan == "error" or not field.nullable:
+                raise SinkDataError(
+                    f"{self._operator}: column {field.name!r} of type {field.type}: the database has no "
+                    f'NaN; give the sink nan="null", or replace it before; in record '
+                    f"{encoded.slice(at, 1).to_pylist()[0]!r:.500}"
+                )
+            nulls = pc.if_else(is_nan, pa.scalar(None, field.type), encoded.column(place))
+            encoded = encoded.set_column(place, field, nulls)
+        return encoded
+
+
+def _keeps_nan(driver: Driver, connection: Any) -> bool:
+    """Whether the database gives NaN back as it got it."""
+    [mark] = driver.marks(["nan"])
+    [values] = driver.parameters(["nan"], [(math.nan,)])
+    try:
+        [(found,)] = rows(connection, f"SELECT {mark}", values)
+    except Exception:  # Each driver and database says by errors of its own that it has none.
+        return False
+    return isinstance(found, float) and math.isnan(found)
 
 
 class DatabaseConnection(LedgerConnection):

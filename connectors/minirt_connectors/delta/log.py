@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from minirt.errors import SourceChangedError, SourceDataError
+from minirt.io.parquet_files import ParquetRows, in_zone
 from minirt.io.schemas import SchemaMismatch, conform
 from minirt_connectors.delta.table import (
     READER_FEATURES,
@@ -102,7 +103,7 @@ class DeltaLog(VersionLog):
         names = self._stored_names(file)
         with self._location.errors(f"cannot read {file.path}"):
             try:
-                stored = pq.ParquetFile(self._storage.open_input_file(file.path), pre_buffer=False)
+                stored = ParquetRows(self._storage.open_input_file(file.path), pre_buffer=False)
             except FileNotFoundError:
                 raise SourceDataError(
                     f"{self._location.uri}: {file.path} is gone: VACUUM has removed what this job had yet "
@@ -111,9 +112,12 @@ class DeltaLog(VersionLog):
             there = [
                 name
                 for name in names
-                if name in stored.schema_arrow.names and name not in file.partition_values
+                if name in stored.file.schema_arrow.names and name not in file.partition_values
             ]
-            batches = stored.iter_batches(_BATCH_ROWS, columns=there, use_threads=False)
+            groups = range(stored.file.num_row_groups)
+        batches = chain.from_iterable(
+            stored.batches(group, there, _BATCH_ROWS, self._shape.readable) for group in groups
+        )
         while True:
             with self._location.errors(f"cannot read {file.path}"):
                 batch = next(batches, None)
@@ -163,7 +167,8 @@ class DeltaLog(VersionLog):
                 value = pa.array([file.partition_values[field.name]])
                 columns.append(pa.repeat(value.cast(field.type)[0], batch.num_rows))
             elif field.name in batch.schema.names:
-                columns.append(batch.column(field.name))
+                # Some writers leave the zone out, which is always UTC.
+                columns.append(in_zone(batch.column(field.name), field.type))
             else:
                 columns.append(pa.nulls(batch.num_rows, field.type))
         whole = pa.RecordBatch.from_arrays(columns, names=self._shape.schema.names)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from minirt.errors import ConfigurationError, MinirtError, StorageError
 from minirt.io.remembered import Identity
+from minirt_connectors.iceberg.nulls import keep_nulls
 
 _ASKS_TO_INSTALL = 'Apache Iceberg needs the extra "iceberg": pip install "minirt[iceberg]"'
 _FORMATS = (1, 2)
@@ -43,6 +44,8 @@ class Location:
             from pyiceberg import exceptions
 
             from minirt_connectors.iceberg.patience import catalog_of
+
+            keep_nulls()
         except ImportError as error:
             raise ConfigurationError(_ASKS_TO_INSTALL) from error
         with self.errors("cannot open the table"):

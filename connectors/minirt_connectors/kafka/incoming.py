@@ -81,6 +81,7 @@ class Decoder:
     ) -> None:
         self._format = format
         self._fields = [(_PREFIX + name, *_KNOWN[name]) for name in metadata]
+        self._names = frozenset(name for name, *_ in self._fields)
         self._on_error = on_error
         self._topic = topic
         self._nothing = _nothing(with_metadata(format.schema(), metadata))
@@ -118,15 +119,19 @@ class Decoder:
         return records
 
     def _beside_rows(self, records: list[Any], messages: list[Any]) -> list[Any]:
+        good = []
         for record, message in zip(records, messages, strict=True):
             if not isinstance(record, dict):
-                raise BadRecordError(
-                    f"{self._place(message)}: metadata can be added to objects only, not to "
-                    f"{record!r:.200}"
-                )
+                self._report(message, "metadata can be added to JSON objects only")
+                continue
+            if not self._names.isdisjoint(record):
+                taken = min(self._names.intersection(record))
+                self._report(message, f"the object has a field {taken!r} of its own, as metadata")
+                continue
             for name, _, of in self._fields:
                 record[name] = of(message)
-        return records
+            good.append(record)
+        return good
 
     def _report(self, message: Any, reason: str) -> None:
         value = message.value() or b""

@@ -28,6 +28,8 @@ _TEXT_FORMS = {
     "datestyle": "'ISO, YMD'",
     "timezone": "'UTC'",
     "bytea_output": "'hex'",
+    "extra_float_digits": "3",
+    "intervalstyle": "'postgres'",
     "lock_timeout": str(_LOCK_TIMEOUT_MS),
 }
 """How values look as texts, whatever the server prefers."""

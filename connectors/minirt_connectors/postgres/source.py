@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import Offset, Source, Split, SplitReader
@@ -20,6 +21,9 @@ _ROWS = 20_000
 """How many rows a reader asks for at a time."""
 
 _WHOLE = ("int2", "int4", "int8")
+_MAY_BE_INFINITE = ("date", "timestamp", "timestamptz")
+
+OnInfinity = Literal["error", "null"]
 
 
 class PostgresSource(Source):
@@ -32,6 +36,9 @@ class PostgresSource(Source):
 
     A checkpoint remembers the table. A job that is restored with another one, or with one that was dropped
     and made anew, is refused with a SourceChangedError, unless `accept` has "other".
+
+    Arrow has no infinite dates and timestamps: a row with one fails the job (`infinity="error"`), or the
+    value becomes null ("null").
     """
 
     def __init__(
@@ -43,8 +50,13 @@ class PostgresSource(Source):
         columns: Sequence[str] | None = None,
         splits: int | None = None,
         accept: Accept | Sequence[Accept] = (),
+        infinity: OnInfinity = "error",
     ) -> None:
         self.accept = checked_accept(accept)
+        if infinity not in get_args(OnInfinity):
+            allowed = ", ".join(get_args(OnInfinity))
+            raise ConfigurationError(f"infinity must be one of {allowed}, got {infinity!r}")
+        self._infinity = infinity
         self._server = Server(uri)
         self._table_name = table
         self._key = key
@@ -90,7 +102,7 @@ class PostgresSource(Source):
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         first, end = split.info["first"], split.info["end"]
         begin = first if offset is None else offset
-        return _Reader(self._server, *self._planned, self._key, begin, end)
+        return _Reader(self._server, *self._planned, self._key, begin, end, self._infinity)
 
     @property
     def _planned(self) -> tuple[Table, pa.Schema]:
@@ -104,18 +116,25 @@ class _Reader(SplitReader):
     """The offset is the key to go on with."""
 
     def __init__(
-        self, server: Server, table: Table, schema: pa.Schema, key: str, begin: int, end: int
+        self,
+        server: Server,
+        table: Table,
+        schema: pa.Schema,
+        key: str,
+        begin: int,
+        end: int,
+        infinity: OnInfinity,
     ) -> None:
         self.offset = begin
         self._end = end
         self._server = server
-        self._key = key
+        self._place = table.sql
         self._schema = schema
-        names = ", ".join(quoted(name) for name in schema.names)
-        own, place = quoted(key), table.sql
+        own = quoted(key)
+        infinite = [name for name in schema.names if table.column(name).kind in _MAY_BE_INFINITE]
         self._statement = (
-            f"SELECT {names}, {own}::int8 AS minirt_key FROM {place} "
-            f"WHERE {own} >= $1 AND {own} < $2 ORDER BY {own} LIMIT {_ROWS}"
+            f"SELECT {_columns(schema.names, infinite, infinity)}, {own}::int8 AS minirt_key "
+            f"FROM {table.sql} WHERE {own} >= $1 AND {own} < $2 ORDER BY {own} LIMIT {_ROWS}"
         )
         self._connection: Any = server.connect()
 
@@ -127,17 +146,59 @@ class _Reader(SplitReader):
             self._connection.rollback()
         if not len(found):
             return None
+        self._check_finite(found)
         self.offset = int(found.column("minirt_key")[-1].as_py()) + 1
         schema = pa.schema([field.with_nullable(True) for field in self._schema])
-        columns = [_as(found.column(field.name), field.type) for field in schema]
+        columns = [self._as(found, field) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _check_finite(self, found: pa.Table) -> None:
+        """Raises SourceDataError for the first row with an infinite time; a driver reads it as another."""
+        if _INFINITE not in found.column_names:
+            return
+        names = found.column(_INFINITE)
+        at = pc.index(pc.is_valid(names), True).as_py()
+        if at >= 0:
+            raise SourceDataError(
+                f"{self._place}: column {names[at].as_py()!r} is infinite in the row with the key "
+                f'{found.column("minirt_key")[at].as_py()}, and Arrow has no such times; infinity="null" '
+                "reads them as null"
+            )
+
+    def _as(self, found: pa.Table, field: pa.Field) -> pa.Array:
+        """A column in one piece and of its type; the driver reads numbers with a scale as text."""
+        array = pa.concat_arrays(found.column(field.name).chunks)
+        if array.type == field.type:
+            return array
+        try:
+            return array.cast(field.type)
+        except pa.ArrowInvalid as error:  # Such as the NaN that a number with a scale can be.
+            raise SourceDataError(
+                f"{self._place}: column {field.name!r} holds what {field.type} cannot: {error}"
+            ) from error
 
     def close(self) -> None:
         closed(self._connection)
 
 
-def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """A column in one piece and of the type asked for; the driver reads numbers with a scale as text."""
-    whole = column.combine_chunks()
-    array = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
-    return array if array.type == kind else array.cast(kind)
+_INFINITE = "minirt_infinite"
+"""The column that names a column which is infinite, null where none is."""
+
+
+def _columns(names: Sequence[str], infinite: Sequence[str], on: OnInfinity) -> str:
+    """What is selected, with a look at the columns that may be infinite."""
+    if on == "null":
+        return ", ".join(
+            f"CASE WHEN isfinite({quoted(name)}) THEN {quoted(name)} END AS {quoted(name)}"
+            if name in infinite
+            else quoted(name)
+            for name in names
+        )
+    selected = ", ".join(map(quoted, names))
+    if not infinite:
+        return selected
+    cases = " ".join(
+        "WHEN NOT isfinite({}) THEN '{}'".format(quoted(name), name.replace("'", "''"))
+        for name in infinite
+    )
+    return f"{selected}, CASE {cases} END AS {_INFINITE}"

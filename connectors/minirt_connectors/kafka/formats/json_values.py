@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.data.batch import Batch
-from minirt.io.json_columns import read_lines, read_objects
+from minirt.io.json_columns import explained, read_lines, read_objects
 from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt_connectors.kafka.formats.base import Format, Undecodable
 
@@ -88,7 +88,8 @@ def _columns(values: Sequence[bytes | None], schema: pa.Schema) -> pa.RecordBatc
                 raise pa.ArrowInvalid("there is no JSON object")
             tables.append(read_objects(text, 1, schema))
         except pa.ArrowException as error:
-            bad.append((place, f"not valid JSON for the schema ({error})"))
+            reason = explained(text, schema, error) if text[:1] == b"{" else str(error)
+            bad.append((place, f"not valid JSON for the schema ({reason})"))
     good = pa.Table.from_batches(tables, schema).combine_chunks().to_batches()
     whole = good[0] if good else pa.RecordBatch.from_pylist([], schema)
     if bad:
