@@ -31,7 +31,9 @@ Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
 
 Handle = dict[str, Any]
-"""Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries."""
+"""Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries.
+
+A handle may say in `rows` how many records it stands for: messages about output that is lost tell it."""
 
 
 @dataclass(frozen=True, slots=True)

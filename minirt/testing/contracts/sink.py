@@ -260,6 +260,19 @@ class SinkContract(ABC):
         assert self.pending() == []
         assert self.visible(sink) == []
 
+    def test_output_that_is_given_up_never_shows_and_later_output_does(self) -> None:
+        """A restore that gives up what a checkpoint holds discards it, and commits what comes later."""
+        sink = self.new_sink()
+        self.commit(sink, self.prepared(self.writer(sink), 1, row(1)))
+        self.prepared(self.writer(sink), 2, row(2))
+        sink = self.after_crash(sink)
+        self.discard_uncommitted(sink, [], JOB, 2)
+        assert self.pending() == []
+        self.commit_restored(
+            sink, self.prepared(self.writer(sink, generation=2), 3, row(3)), generation=2
+        )
+        assert self.visible(sink) == [row(1), row(3)]
+
     def test_a_coordinator_that_was_replaced_discards_nothing_of_its_successor(self) -> None:
         sink = self.new_sink()
         self.prepared(self.writer(sink, generation=1), 1, row(1))
