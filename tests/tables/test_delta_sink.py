@@ -375,10 +375,7 @@ def test_a_table_that_changes_while_the_job_runs_ends_it(tmp_path: Path) -> None
         committer.commit([Committable(1, handle) for handle in ready.handles])
 
 
-def test_a_file_that_was_cleaned_away_before_its_commit_is_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("minirt_connectors.delta.sink._OLD_MS", -1)
+def test_a_file_that_was_cleaned_away_before_its_commit_is_missed(tmp_path: Path) -> None:
     table = create(tmp_path)
 
     class Cleaned(ObjectStore):
