@@ -155,8 +155,8 @@ class DeltaSink(LedgerSink):
                     )
         if not len(shape.stored):
             raise ConfigurationError(
-                f"{self._location.uri} is partitioned by all of its columns: its files would have none, and "
-                "no rows; leave one out of partition_by"
+                f"{self._location.uri} is partitioned by all of its columns: its files would have none, "
+                "and no rows; leave one out of partition_by"
             )
         for name in shape.partition_by:
             kind = shape.schema.field(name).type
