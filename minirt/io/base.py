@@ -33,7 +33,7 @@ Offset = Any
 Handle = dict[str, Any]
 """Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries.
 
-A handle may say in `rows` how many records it stands for: messages about output that is lost tell it."""
+A handle may say in `rows` or `records` how many it stands for, which messages about lost output tell."""
 
 
 @dataclass(frozen=True, slots=True)

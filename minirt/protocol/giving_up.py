@@ -34,7 +34,8 @@ class GivenUpOutput:
     @property
     def records(self) -> int | None:
         """The number of records in them; None if the sink does not say it of each output."""
-        counts = [handle.get("rows") for part in self.held for handle in part.handles]
+        handles = [handle for part in self.held for handle in part.handles]
+        counts = [handle.get("rows", handle.get("records")) for handle in handles]
         known = [count for count in counts if type(count) is int]
         return sum(known) if len(known) == len(counts) else None
 
