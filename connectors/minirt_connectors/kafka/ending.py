@@ -67,7 +67,7 @@ class TransactionClient:
     Raises ConfigurationError where brokers let nobody in or are too old, and StorageError for all else.
     """
 
-    def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
+    def __init__(self, cluster: Cluster, timeout_ms: int = _FENCE_TIMEOUT_MS) -> None:
         """`timeout_ms` is a timeout of transactions that the brokers allow."""
         self._cluster = cluster
         self._fence_timeout_ms = min(timeout_ms, _FENCE_TIMEOUT_MS)
