@@ -36,6 +36,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
 class TestContract(SinkContract):
+    def never_taken(self) -> list[Any]:
+        return [{"id": "seven", "name": "x"}, {"id": 2**63, "name": "x"}, {"id": 1, "name": 1.5}]
+
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.table = str(tmp_path / "table")
