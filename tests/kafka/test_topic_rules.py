@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed"
 from minirt.data.batch import Columns, Rows
 from minirt.errors import ConfigurationError, SinkDataError
 from minirt_connectors.kafka import KafkaSink
+from minirt_connectors.kafka import ledger as ledger_module
 from minirt_connectors.kafka import sink as sink_module
 from minirt_connectors.kafka.formats import format_of
 from minirt_connectors.kafka.outgoing import Shape, TopicRules
@@ -180,3 +182,45 @@ def test_a_longer_timeout_than_brokers_allow_is_refused(monkeypatch: pytest.Monk
             KafkaSink("x:1", "t", options={"transaction.timeout.ms": wrong})
     with pytest.raises(ConfigurationError, match="leave the option out"):
         KafkaSink("x:1", "t", delivery="direct", options={"transaction.timeout.ms": 90_000})
+
+
+class _Topics:
+    """Brokers as a ledger asks them: topics with so many replicas, and their settings."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **replicas: int) -> None:
+        self.replicas, self.made = replicas, list[Any]()
+        in_sync = {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+        monkeypatch.setattr(ledger_module, "topic_config", lambda admin, name: in_sync)
+
+    def admin(self) -> Any:
+        return self
+
+    def create_topics(self, new: list[Any]) -> dict[str, Any]:
+        [topic] = new
+        self.made.append(topic)
+        self.replicas[topic.topic] = topic.replication_factor
+        return {topic.topic: SimpleNamespace(result=lambda wait_s: None)}
+
+    def list_topics(self, name: str, timeout: float) -> Any:
+        missing = SimpleNamespace(name=lambda: "UNKNOWN_TOPIC_OR_PART")
+        count = self.replicas.get(name)
+        one = SimpleNamespace(leader=1, replicas=list(range(count or 0)))
+        found = SimpleNamespace(
+            error=missing if count is None else None, partitions={} if count is None else {0: one}
+        )
+        return SimpleNamespace(topics={name: found})
+
+
+def test_a_ledger_is_as_safe_as_the_records(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = _Topics(monkeypatch, records=3)
+    ledger_module._make_sure(topics, topics, "ledger", "records")  # type: ignore[arg-type]
+    [made] = topics.made
+    assert (made.topic, made.num_partitions, made.replication_factor) == ("ledger", 1, 3)
+    assert made.config == {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+    assert not caplog.records
+    weak = _Topics(monkeypatch, records=3, ledger=1)
+    ledger_module._make_sure(weak, weak, "ledger", "records")  # type: ignore[arg-type]
+    assert weak.made == []
+    assert "the ledger 'ledger' has 1 replicas" in caplog.text

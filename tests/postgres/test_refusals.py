@@ -315,3 +315,21 @@ def test_no_transaction_stays_open_once_what_was_decoded_is_fetched(fresh: Postg
     finally:
         reader.close()
         fresh.run("SELECT pg_drop_replication_slot('minirt_open')", "DROP PUBLICATION read")
+
+
+def test_a_standby_is_refused(fresh: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log cannot be read as that of a primary: the place where it ends is asked for in vain."""
+    from minirt_connectors.postgres import slots
+
+    fresh.run("CREATE TABLE read (id bigint PRIMARY KEY)", "CREATE PUBLICATION read FOR TABLE read")
+    source = PostgresChangesSource(fresh.uri, "read", slot="minirt_standby")
+    source.validate()
+    ask = slots.rows
+
+    def of_a_standby(connection: Any, asked: str, *given: Any) -> Any:
+        return [(True,)] if "pg_is_in_recovery" in asked else ask(connection, asked, *given)
+
+    monkeypatch.setattr(slots, "rows", of_a_standby)
+    with pytest.raises(rt.ConfigurationError, match=r"standby.*URI of the primary"):
+        source.validate()
+    fresh.run("DROP PUBLICATION read")

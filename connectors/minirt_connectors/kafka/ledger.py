@@ -32,8 +32,8 @@ _UNBLOCK_S = 1.0
 class LedgerTopic:
     """The entries of a ledger, as far as they are committed. Used by one thread."""
 
-    def __init__(self, cluster: Cluster, name: str, like: str) -> None:
-        """Make sure that the topic is there; a new one is replicated like the topic `like`."""
+    def __init__(self, cluster: Cluster, name: str, like: str | None = None) -> None:
+        """Make sure that the topic is there; a new one is replicated like the topic `like`, if given."""
         import confluent_kafka as kafka
 
         self.name = name
@@ -112,14 +112,14 @@ def _entry(value: bytes | None, ledger: str, owner: str) -> LedgerEntry:
     return LedgerEntry(*numbers)
 
 
-def _make_sure(cluster: Cluster, consumer: Any, name: str, like: str) -> None:
+def _make_sure(cluster: Cluster, consumer: Any, name: str, like: str | None) -> None:
     """The topic is there, and is one that forgets nothing and is as safe as that of the records."""
     from confluent_kafka.admin import NewTopic
 
     admin = cluster.admin()
     if _partitions(cluster, consumer, name) == 0:
         config = {"cleanup.policy": "compact"}
-        in_sync = topic_config(admin, like).get("min.insync.replicas")
+        in_sync = None if like is None else topic_config(admin, like).get("min.insync.replicas")
         if in_sync is not None:
             config["min.insync.replicas"] = in_sync
         new = NewTopic(name, 1, _replicas(consumer, like) or -1, config=config)
@@ -150,8 +150,10 @@ def _make_sure(cluster: Cluster, consumer: Any, name: str, like: str) -> None:
         )
 
 
-def _replicas(consumer: Any, name: str) -> int:
+def _replicas(consumer: Any, name: str | None) -> int:
     """How many replicas each partition of a topic has at least; 0 where nobody can tell."""
+    if name is None:
+        return 0
     found = consumer.list_topics(name, timeout=_ASK_TIMEOUT_S).topics[name]
     return min((len(one.replicas) for one in found.partitions.values()), default=0)
 

@@ -163,8 +163,9 @@ class KafkaSink(LedgerSink):
 
     def connect(self) -> LedgerConnection:
         assert self._planned
-        ledger = (self._ledger, self._topic)
-        return KafkaConnection(self._cluster, ledger, self._sender, self._commit_timeout_ms)
+        return KafkaConnection(
+            self._cluster, self._ledger, self._sender, self._commit_timeout_ms, self._topic
+        )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         if self._delivery == "exactly_once":

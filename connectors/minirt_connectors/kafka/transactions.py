@@ -136,15 +136,16 @@ class KafkaConnection(LedgerConnection):
     def __init__(
         self,
         cluster: Cluster,
-        ledger: tuple[str, str],
+        ledger: str,
         sender: Callable[[dict[str, Any]], Sender],
-        timeout_ms: int,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        like: str | None = None,
     ) -> None:
-        """`ledger` is the name of the ledger, and that of the topic which it is replicated like."""
+        """A new ledger is replicated like the topic `like`."""
         self._cluster = cluster
         self._new_sender = sender
         self._timeout_ms = timeout_ms
-        self._ledger = LedgerTopic(cluster, *ledger)
+        self._ledger = LedgerTopic(cluster, ledger, like)
         self._senders: dict[str, Sender] = {}
 
     @contextmanager
