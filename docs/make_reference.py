@@ -105,6 +105,7 @@ _MEANINGS = {
     "allow_non_restored_state": "Drop restored state that no operator claims.",
     "allow_restore_fallback": "Pass over damaged checkpoints.",
     "ignore_in_flight_data_of": "The id of a checkpoint to be restored without its in-flight records.",
+    "give_up_output_of": "A sink and a checkpoint to be restored without its output, as `UID@ID`.",
     STRATEGY: "What happens after a failure; the other keys of `restart` are its arguments.",
     MODE_OPTIONS: "An option of the checkpoint mode.",
     STORAGE_OPTIONS: "Passed to fsspec.",

@@ -16,6 +16,7 @@ FLAGS: Mapping[str, str] = {
     "allow_non_restored_state": "--allow-non-restored-state",
     "allow_restore_fallback": "--allow-restore-fallback",
     "ignore_in_flight_data_of": "--ignore-in-flight-data-of",
+    "give_up_output_of": "--give-up-output-of",
     "checkpointing": "--storage",
 }
 """The flag of `minirt run` for each argument of `Environment.execute` that has one."""

@@ -49,6 +49,9 @@ class RunOptions(TypedDict, total=False):
     ignore_in_flight_data_of: int | None
     """The id of the checkpoint that is to be restored without its in-flight records: they are lost, a
     last resort where their file is."""
+    give_up_output_of: str | None
+    """A sink's uid and the id of the restored checkpoint, as "out@7": what the checkpoint holds of the
+    sink's output is lost instead of committed, a last resort where its commit can never succeed."""
     observer: JobObserver | None
     """Hears what happens."""
     cluster: HostCluster | None
@@ -94,6 +97,7 @@ def run_settings(options: RunOptions, defaults: RunSettings) -> RunSettings:
             options.get("allow_non_restored_state", False),
             options.get("allow_restore_fallback", False),
             options.get("ignore_in_flight_data_of"),
+            options.get("give_up_output_of"),
         ),
         defaults.restart if restart is None else restart,
         defaults.options if limits is None else limits,

@@ -27,6 +27,21 @@ ParallelismOption = Annotated[
     int | None, typer.Option(help="Subtasks of each operator that states no number itself.")
 ]
 
+IgnoreInFlightOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ID",
+        help="Restore this checkpoint without its in-flight records: they are lost.",
+    ),
+]
+GiveUpOutputOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UID@ID",
+        help="Restore this checkpoint without the output that it holds of this sink: it is lost.",
+    ),
+]
+
 
 def run(
     job: Annotated[
@@ -55,13 +70,8 @@ def run(
         bool,
         typer.Option("--allow-restore-fallback", help="Pass over damaged checkpoints."),
     ] = False,
-    ignore_in_flight_data_of: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ID",
-            help="Restore this checkpoint without its in-flight records: they are lost.",
-        ),
-    ] = None,
+    ignore_in_flight_data_of: IgnoreInFlightOption = None,
+    give_up_output_of: GiveUpOutputOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; all else on standard error.")
     ] = False,
@@ -89,6 +99,7 @@ def run(
         "allow_non_restored_state": allow_non_restored_state,
         "allow_restore_fallback": allow_restore_fallback,
         "ignore_in_flight_data_of": ignore_in_flight_data_of,
+        "give_up_output_of": give_up_output_of,
     }
     given = read_settings(config, None, set_ or [], flags)
     prints = _prints_on_standard_error() if json else nullcontext()

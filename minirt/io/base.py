@@ -32,7 +32,9 @@ Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
 
 Handle = dict[str, Any]
-"""Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries."""
+"""Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries.
+
+A handle may say in `rows` or `records` how many it stands for, which messages about lost output tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from minirt.errors import ConfigurationError, MinirtError, SourceChangedError
+from minirt.wording import given
 
 if TYPE_CHECKING:
     from minirt.io.base import Offset, Source, Split
@@ -111,7 +112,8 @@ def same(
     raise error(
         f"{both}: positions in the one mean nothing in the other, so records would be lost or come "
         "twice. Give it back what the checkpoint is of; or begin anew with the other one, by another uid "
-        f'and allow_non_restored_state=True, or in another storage; or give accept="other": {way_on}'
+        f"and {given('allow_non_restored_state', True)}, or in another storage; or give "
+        f'accept="other": {way_on}'
     )
 
 

@@ -43,6 +43,7 @@ _TAKEN = {
     "allow_non_restored_state": "each run starts from the beginning",
     "allow_restore_fallback": "each run starts from the beginning",
     "ignore_in_flight_data_of": "each run starts from the beginning",
+    "give_up_output_of": "each run starts from the beginning",
     "parallelism": "give --parallelism",
     "checkpointing.mode": "give --modes",
     "checkpointing.storage": "each run has a folder of its own",

@@ -146,6 +146,12 @@ CATALOGUE: tuple[Metric, ...] = (
         lambda job: job.comebacks,
     ),
     _of_job(
+        "minirt_outputs_given_up_total",
+        "counter",
+        "Pending outputs of a sink that the restore has dropped, as `give_up_output_of` says.",
+        lambda job: job.given_up,
+    ),
+    _of_job(
         "minirt_checkpoints_completed_total",
         "counter",
         "Checkpoints that completed since the job was started.",

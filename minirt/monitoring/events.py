@@ -10,6 +10,7 @@ import msgpack
 from minirt.monitoring.causes import shortened
 from minirt.monitoring.figures import JobFigures, OperatorFigures
 from minirt.monitoring.monitor import JobMonitor
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.job_events import JobStatus
 from minirt.runtime.coordinator.observer import JobObserver
 
@@ -28,7 +29,8 @@ class JobEvents(JobObserver):
 
     An event has `event`, `job`, `at`, `generation` and `restarts`. Where something ended it also has a
     `cause`, which may be None, counts of checkpoints, and the sums of each chain's subtasks until then.
-    The cause is the error, or who told the job to end. A comeback has a cause, and ends nothing.
+    The cause is the error, or who told the job to end. A comeback has a cause, and ends nothing. Output
+    that was given up has its `sink`, `checkpoint`, and how many pending `outputs` and `records` it had.
     """
 
     def __init__(self, monitor: JobMonitor, record: Callable[[dict[str, Any]], object]) -> None:
@@ -46,6 +48,18 @@ class JobEvents(JobObserver):
     def on_comeback(self, error: Exception, delay_s: float) -> None:
         event = _event("comeback", self._monitor.figures())
         self._record({**event, "cause": shortened(str(error))})
+
+    def on_output_given_up(self, given_up: GivenUpOutput) -> None:
+        self._record(
+            {
+                **_event("output given up", self._monitor.figures()),
+                "cause": shortened(str(given_up)),
+                "sink": given_up.uid,
+                "checkpoint": given_up.checkpoint_id,
+                "outputs": given_up.outputs,
+                "records": given_up.records,
+            }
+        )
 
     def on_told_to_end(self, reason: str) -> None:
         self._told = reason

@@ -274,6 +274,8 @@ class JobFigures:
     """How often a worker came back alone, while all others went on."""
     latency_interval_s: float | None = None
     """How often sources send latency markers; None: never."""
+    given_up: int = 0
+    """The number of pending outputs of a sink that the restore has dropped, as the user wanted."""
 
     def operators(self) -> list[OperatorFigures]:
         """The same by chain."""
@@ -288,6 +290,7 @@ class JobFigures:
             "generation": self.generation,
             "restarts": self.restarts,
             "comebacks": self.comebacks,
+            "given_up": self.given_up,
             "started_at": self.started_at,
             "at": self.at,
             "last_failure": self.last_failure,

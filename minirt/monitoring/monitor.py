@@ -17,6 +17,7 @@ from minirt.monitoring.figures import (
     SubtaskFigures,
 )
 from minirt.monitoring.log_lines import LogBook, LogLine
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
@@ -59,7 +60,7 @@ class JobMonitor(JobObserver):
         self._started_at = now()
         self._status = JobStatus.CREATED
         self._generation = 0
-        self._restarts = self._comebacks = 0
+        self._restarts = self._comebacks = self._given_up = 0
         self._last_failure: str | None = None
         self._restart_records: deque[RestartRecord] = deque(maxlen=RESTARTS_MAX)
         self._checkpoint_figures = CheckpointFigures()
@@ -110,6 +111,9 @@ class JobMonitor(JobObserver):
         self._comebacks += 1
         self._last_failure = str(error)
 
+    def on_output_given_up(self, given_up: GivenUpOutput) -> None:
+        self._given_up = given_up.outputs  # A restart that restores it again drops nothing more.
+
     def on_progress(self, progress: JobProgress) -> None:
         subtasks, heads = [], self._heads
         for id in sorted(progress.metrics.keys() & heads.keys()):
@@ -154,4 +158,5 @@ class JobMonitor(JobObserver):
             self._subtasks,
             self._comebacks,
             self._latency_interval_s,
+            self._given_up,
         )

@@ -61,6 +61,7 @@ A job, over all its generations:
 What a generation starts from:
 
     restore_options     what the user wants
+    giving_up           which output a restore drops, where it can never be committed
     damage              what the user is told of a checkpoint that cannot be restored
     stored_edges        what a checkpoint remembers of edges, to tell them after an edit
     restore             who reads which snapshots

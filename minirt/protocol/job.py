@@ -30,6 +30,7 @@ from minirt.protocol.checkpoints import CheckpointCoordinator
 from minirt.protocol.comebacks import Comebacks
 from minirt.protocol.dates import Dates
 from minirt.protocol.drift import DriftGroup, DriftLimits
+from minirt.protocol.giving_up import AnnounceGivenUp
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import (
     ENDED,
@@ -201,6 +202,8 @@ class JobProtocol:
             *(self._vertices, self._subtasks, self._savepoints, self._dates),
         )
         told = self._savepoints.on_prepared(event.restored if event.drains else None)
+        if event.given_up is not None:
+            told = [AnnounceGivenUp(event.given_up), *told]
         if event.drains:
             return told
         self._status = JobStatus.DEPLOYING

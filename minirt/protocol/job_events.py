@@ -11,6 +11,7 @@ from enum import Enum
 
 from minirt.errors import CorruptCheckpointError
 from minirt.protocol.drift import Progress
+from minirt.protocol.giving_up import AnnounceGivenUp, GivenUpOutput
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.lines import LocalCut
 from minirt.protocol.manifest import (
@@ -73,7 +74,8 @@ class GenerationPrepared:
     """A generation is claimed, its restore point chosen, and that point's sink handles committed.
 
     `drains`: what is restored ends the job by a drain that is not over. `start` is for its workers.
-    `topology` is that of the job, if the preparation was told at which parallelism.
+    `topology` is that of the job, if the preparation was told at which parallelism. `given_up` is the
+    output that the user wanted dropped instead of committed.
     """
 
     generation: int
@@ -82,6 +84,7 @@ class GenerationPrepared:
     drains: bool = False
     start: StartingPoint = FROM_THE_BEGINNING
     topology: Topology | None = None
+    given_up: GivenUpOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,5 +418,6 @@ JobCommand = (
     | StoreTrace
     | SetTimer
     | RestartCommand
+    | AnnounceGivenUp
     | EndJob
 )

@@ -4,7 +4,8 @@
     choose a checkpoint         the user's choice at first, the newest one since on every restart
     plan                        who reads which snapshots, in-flight data and splits
     resolve the generation      from here on newer checkpoints than the chosen one do not count
-    commit and discard          what the checkpoint holds of each sink; what nobody refers to
+    commit and discard          what the checkpoint holds of each sink, unless the user gives it up; what
+                                nobody refers to
 
 A preparation decides and does nothing, like all here: each call of `handle` gives the next command, or
 the event of the job with which the preparation is over. It is told in one piece, as a generator, because
@@ -14,7 +15,7 @@ what is on record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from minirt.errors import (
     ConfigurationError,
@@ -28,9 +29,16 @@ from minirt.errors import (
 )
 from minirt.protocol.choosing import Choice, RestorePoint, Steps, ask, choose
 from minirt.protocol.damage import cannot_restore, fallback_to
+from minirt.protocol.giving_up import (
+    GivenUpOutput,
+    check_gives_up_a_sink,
+    given_up_by,
+    orphaned_output,
+    way_out,
+)
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import GenerationFailed, GenerationPrepared, PrepareGeneration
-from minirt.protocol.manifest import Manifest, ManifestKey, SinkHandles, next_checkpoint_id
+from minirt.protocol.manifest import Manifest, ManifestKey, next_checkpoint_id
 from minirt.protocol.preparing_events import (
     BuildOn,
     CheckpointsListed,
@@ -55,7 +63,7 @@ from minirt.protocol.preparing_events import (
 from minirt.protocol.redistribution import dealt_otherwise, plan_in_flight
 from minirt.protocol.restore import plan_restore
 from minirt.protocol.restore_options import FRESH, RestoreOptions
-from minirt.protocol.starting_point import SplitPlan, StartingPoint
+from minirt.protocol.starting_point import CheckpointLocation, SplitPlan, StartingPoint
 from minirt.protocol.stored_watermarks import WatermarkPlan, plan_watermarks
 from minirt.protocol.topology import Topology
 from minirt.wording import given
@@ -68,6 +76,15 @@ FATAL = (
     UserCodeError,
 )
 """Errors that the next attempt would meet again."""
+
+_ADVISED = (
+    ConfigurationError,
+    CorruptCheckpointError,
+    JobFailedError,
+    SinkDataError,
+    UserCodeError,
+)
+"""Errors of commits that another attempt would meet again, and that one text makes."""
 
 Damaged = Mapping[ManifestKey, CorruptCheckpointError]
 
@@ -97,6 +114,10 @@ class Preparation:
         """Whether a generation of this run has put on record what it starts from."""
         self._split_counts: dict[str, int] = {}
         """How many splits each source has planned, by uid: once, so that a restart reads the same."""
+        self._given_up: tuple[CheckpointLocation, GivenUpOutput] | None = None
+        """The output that the user gives up, and the checkpoint that holds it."""
+        self._way_out: str | None = None
+        """What to do if the commit that is under way can never succeed; None while there is none."""
         self._steps: Steps[GenerationPrepared] | None = None
         self.generation = 0
 
@@ -109,10 +130,11 @@ class Preparation:
         try:
             match event:
                 case PrepareGeneration(damaged):
+                    self._way_out = None
                     self._steps = self._prepare(self._with_ways_out(damaged))
                     return next(self._steps)
                 case StepFailed(error):
-                    return self._fail(error)
+                    return self._fail(self._with_way_out(error))
             if self._steps is None:
                 raise ProtocolError(f"no preparation is under way: {event}")
             return self._steps.send(event)
@@ -127,6 +149,14 @@ class Preparation:
         self._steps = None
         return GenerationFailed(error, fatal=isinstance(error, FATAL))
 
+    def _with_way_out(self, error: Exception) -> Exception:
+        """The error, with what the user can do if it is a commit that can never succeed."""
+        if self._way_out is None or type(error) not in _ADVISED:
+            return error
+        advised = type(error)(f"{error}. {self._way_out[0].upper()}{self._way_out[1:]}")
+        advised.__cause__ = error
+        return advised
+
     def _with_ways_out(self, damaged: Damaged) -> Damaged:
         fallback = None if self._restore.allow_fallback else fallback_to(None)
         return {
@@ -137,23 +167,26 @@ class Preparation:
     def _prepare(self, damaged: Damaged) -> Steps[GenerationPrepared]:
         if damaged and not self._restore.allow_fallback:
             raise next(iter(damaged.values()))
+        check_gives_up_a_sink(self._restore, self._topology)
         if not self._stored:
             self.generation += 1
             start = yield from self._starting_point(None)
-            yield from self._settle_sinks(())
+            yield from self._settle_sinks(None)
             return GenerationPrepared(self.generation, None, 1, start=start)
         claimed = yield from ask(ClaimGeneration(), GenerationClaimed)
         self.generation = claimed.generation
         point = yield from self._choose(damaged)
         if point is not None:
-            for loss in _losses(point):
+            for loss in _losses(point, self._topology):
                 yield Warn(loss)
         start = yield from self._starting_point(point)
         next_id = yield from self._resolve(point)
         restored = None if point is None else point.manifest
-        yield from self._settle_sinks(() if restored is None else restored.sink_handles)
+        given_up = yield from self._settle_sinks(point)
         drains = point is not None and point.drains
-        return GenerationPrepared(self.generation, restored, next_id, drains, start)
+        return GenerationPrepared(
+            self.generation, restored, next_id, drains, start, given_up=given_up
+        )
 
     def _choose(self, damaged: Damaged) -> Steps[RestorePoint | None]:
         """The user's choice at first; later the newest checkpoint since, or again the user's choice."""
@@ -167,6 +200,9 @@ class Preparation:
             return None
         point = yield from choose(Choice(which, *common))
         _check_in_flight_is_ignored(wanted, point)
+        given_up = given_up_by(wanted, point)
+        if given_up is not None and point is not None:
+            self._given_up = (point.location, given_up)
         return point
 
     def _resolve(self, point: RestorePoint | None) -> Steps[int]:
@@ -184,18 +220,36 @@ class Preparation:
         listed = yield from ask(ListCheckpoints(), CheckpointsListed)
         return first_checkpoint_id(listed, point)
 
-    def _settle_sinks(self, held: Sequence[SinkHandles]) -> Steps[None]:
-        """Nobody knows how far the commits of the restored checkpoint came: so all are done again."""
+    def _settle_sinks(self, point: RestorePoint | None) -> Steps[GivenUpOutput | None]:
+        """Nobody knows how far the commits of the restored checkpoint came: so all are done again.
+
+        Returns the output that is dropped instead, as the user wants it.
+        """
+        dropped = self._dropped_with(point)
+        held = () if point is None else point.manifest.sink_handles
         for vertex in self._topology.vertices:
             for operator in vertex.operators:
                 if not operator.writes:
                     continue
                 own = tuple(part for part in held if part.uid == operator.uid and part.handles)
                 yield from ask(OpenCommitter(operator.uid, self.generation), Done)
-                if own:
+                if dropped is not None and operator.uid == dropped.uid:
+                    yield Warn(str(dropped))
+                    own = ()
+                if point is not None and own:
+                    self._way_out = way_out(operator.uid, own, point.manifest)
                     yield from ask(CommitRestored(operator.uid, own), Done)
+                    self._way_out = None
                 handles = tuple(handle for part in own for handle in part.handles)
                 yield from ask(DiscardUncommitted(operator.uid, handles), Done)
+        return dropped
+
+    def _dropped_with(self, point: RestorePoint | None) -> GivenUpOutput | None:
+        """Output is given up in each generation that restores the checkpoint, in no later one."""
+        if point is None or self._given_up is None:
+            return None
+        location, given_up = self._given_up
+        return given_up if point.location == location else None
 
     def _starting_point(self, point: RestorePoint | None) -> Steps[StartingPoint]:
         if point is None:
@@ -269,10 +323,12 @@ def _settle_drain(point: RestorePoint) -> Steps[None]:
         yield from ask(EndDrain(point.manifest.key), Done)
 
 
-def _losses(point: RestorePoint) -> Iterable[str]:
+def _losses(point: RestorePoint, topology: Topology) -> Iterable[str]:
     """Say what is lost: nothing damaged or given up is left out in silence."""
     for error in point.skipped:
         yield f"passed over: {error}"
+    for output in orphaned_output(point.manifest, topology):
+        yield f"{output}: the job has no sink of that uid any more"
     if not point.ignored:
         return
     channels = [channel for captured in point.ignored for channel in captured.channels]

@@ -51,6 +51,7 @@ class JobSettings:
     allow_non_restored_state: bool = False
     allow_restore_fallback: bool = False
     ignore_in_flight_data_of: int | None = None
+    give_up_output_of: str | None = None
 
     @property
     def origin(self) -> dict[str, Any]:

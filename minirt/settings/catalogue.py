@@ -13,6 +13,7 @@ from typing import Any, Literal
 from minirt.config import Checkpointing, Limits, Options
 from minirt.errors import ConfigurationError
 from minirt.protocol.restarts import Restart, RestartStrategy
+from minirt.protocol.restore_options import output_of
 from minirt.units import Duration, positive, seconds, size_bytes
 
 STRATEGIES: Mapping[str, Callable[..., RestartStrategy]] = {
@@ -36,6 +37,7 @@ ORIGIN = (
     "allow_non_restored_state",
     "allow_restore_fallback",
     "ignore_in_flight_data_of",
+    "give_up_output_of",
 )
 """The arguments of `Environment.execute` that say where a job starts from, under the same names."""
 FREE_TABLES = (MODE_OPTIONS, STORAGE_OPTIONS, QUEUES)
@@ -135,6 +137,15 @@ def _restore(value: Any, called: str) -> str | int:
     return int(text) if text.isdecimal() else text
 
 
+def _output_of(value: Any, called: str) -> str:
+    text = _text(value, called)
+    try:
+        output_of(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{called}: {error}") from error
+    return text
+
+
 _SIZE = Kind("size", lambda value, called: size_bytes(value, called))
 _SECONDS = Kind("duration", lambda value, called: seconds(value, called))
 _DURATION = Kind("duration", _duration)
@@ -214,6 +225,9 @@ def _catalogue() -> dict[str, OptionKey]:
         OptionKey("allow_restore_fallback", Kind("true or false", _flag), False),
         OptionKey(
             "ignore_in_flight_data_of", Kind("whole number", _positive), inspect.Parameter.empty
+        ),
+        OptionKey(
+            "give_up_output_of", Kind("UID@ID", _output_of, textual=True), inspect.Parameter.empty
         ),
     ]
     of_classes = [key for section, kind in SECTIONS.items() for key in _of_class(section, kind)]

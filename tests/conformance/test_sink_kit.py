@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import minirt as rt
 from minirt.errors import SupersededError
 from minirt.io.base import Committable, CommitterContext, Handle, Sink, SinkCommitter
-from minirt.io.ledger import LedgerCommitter, LedgerEntry, LedgerTransaction
+from minirt.io.ledger import LedgerCommitter, LedgerEntry, LedgerTransaction, StagedPiece
 from minirt.testing import TransactionalSink
 from minirt.testing.sinks import FakeSystemSink, FakeTrial, SinkTrial, check_sink
 from minirt.testing.sinks.fake_system import FakeConnection
@@ -190,6 +190,34 @@ class DiscardsLater(LedgerCommitter):
                 self._remove([path])
 
 
+class NoWayOn(LedgerCommitter):
+    """Looks for output that was refused in each later generation, and does not open without it."""
+
+    refused: ClassVar[list[str]] = []
+
+    def __init__(self, connect: Any, context: CommitterContext) -> None:
+        super().__init__(connect, context)
+        if missing := [
+            path for path in self.refused if path not in self._staging.list(self._owner)
+        ]:
+            self.refused.clear()
+            raise rt.SinkDataError(f"{missing[0]} waits, and is not there")
+
+    def commit(self, committables: Sequence[Committable]) -> None:
+        try:
+            super().commit(committables)
+        except rt.SinkDataError:
+            staged = [StagedPiece.parse(one).path for one in committables]
+            self.refused.extend(path for path in staged if path in self._staging.list(self._owner))
+            raise
+
+    def discard_uncommitted(self, committed: Sequence[Handle]) -> None:
+        super().discard_uncommitted(committed)
+        if any(path not in self._staging.list(self._owner) for path in self.refused):
+            self.refused.clear()
+            raise rt.SinkDataError("output that was refused is gone")
+
+
 def planted(mistake: type) -> FakeTrial:
     """A trial of a sink with the mistake."""
 
@@ -218,6 +246,7 @@ MISTAKES = [
     RemovesFirst,
     DiscardsAll,
     DiscardsLater,
+    NoWayOn,
 ]
 
 

@@ -52,6 +52,9 @@ def sink_to(path: str, **options: Any) -> DatabaseSink:
 
 
 class TestContract(SinkContract):
+    def never_taken(self) -> list[Any]:
+        return [{"id": "seven", "name": "x"}, {"id": 2**63, "name": "x"}, {"id": 1, "name": 1.5}]
+
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.path = create(tmp_path / "results.db")

@@ -47,6 +47,9 @@ def open_ones(cluster: Cluster) -> list[str]:
 class TestContract(SinkContract):
     """Each record has a partition of its own, as readers wait behind whatever is open in one."""
 
+    def never_taken(self) -> list[Any]:
+        return [{"id": 10, "name": "no such partition"}, {"id": 1, "name": float("nan")}]
+
     @pytest.fixture(autouse=True)
     def _place(self, cluster: Cluster, tmp_path: Path) -> None:
         self.cluster = cluster

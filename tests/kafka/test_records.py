@@ -19,7 +19,7 @@ from minirt_connectors.kafka import KafkaSink, KafkaSource
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.formats import FORMATS, Undecodable, format_of
 from minirt_connectors.kafka.incoming import Decoder
-from minirt_connectors.kafka.outgoing import OutgoingEncoder, Shape, staged_records
+from minirt_connectors.kafka.outgoing import OutgoingEncoder, Shape, TopicRules, staged_records
 from minirt_connectors.kafka.secrets import Secrets
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -99,7 +99,7 @@ def test_a_value_that_does_not_fit_the_schema_is_bad() -> None:
 
 
 def test_rows_and_columns_are_staged_alike() -> None:
-    shape = Shape(format_of("json"), key="id", partition=lambda r: r["id"] % 3, partitions=3)
+    shape = Shape(format_of("json"), key="id", partition=lambda r: r["id"] % 3, rules=TopicRules(3))
     columns = Columns(pa.RecordBatch.from_pylist(RECORDS))
     assert staged(shape, Rows(RECORDS)) == staged(shape, columns)
     assert staged(shape, columns)[4] == (b'{"id":4,"name":"row 4"}', b"4", 1, 0, None)
@@ -126,11 +126,12 @@ def test_every_part_of_a_record_is_staged() -> None:
         ({"partition": lambda r: 5}, "partition 5 is none of 0 to 2"),
         ({"timestamp": lambda r: "noon"}, "no timestamp"),
         ({"timestamp": lambda r: -5}, "before 1970"),
+        ({"timestamp": lambda r: 0}, "cannot write the timestamp 0.*the time of writing"),
         ({"headers": lambda r: {"a": 1}}, "neither bytes nor text"),
     ],
 )
 def test_a_record_without_what_is_asked_of_it_is_named(fields: Any, message: str) -> None:
-    shape = Shape(format_of("json"), partitions=3, **fields)
+    shape = Shape(format_of("json"), rules=TopicRules(3), **fields)
     with pytest.raises(SinkDataError, match=rf"out: .*{message}.*row 0"):
         shape.outgoing(Rows(RECORDS), "out")
 
@@ -159,9 +160,13 @@ def test_a_record_larger_than_the_topic_takes_is_refused_when_written(part: str)
     if part == "headers":
         fields = {"headers": lambda r: [("h", large)]}
     records = [{"id": 1}, {"id": 2, "text": large if part == "value" else ""}]
-    Shape(format_of("json"), bytes_max=1100, **fields).outgoing(Rows(records), "out")
+    Shape(format_of("json"), rules=TopicRules(bytes_max=1100), **fields).outgoing(
+        Rows(records), "out"
+    )
     with pytest.raises(SinkDataError, match=r"out: a record of 9.. bytes is larger"):
-        Shape(format_of("json"), bytes_max=1000, **fields).outgoing(Rows(records), "out")
+        Shape(format_of("json"), rules=TopicRules(bytes_max=1000), **fields).outgoing(
+            Rows(records), "out"
+        )
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.processes]
 
 
 class TestContract(SinkContract):
+    def never_taken(self) -> list[Any]:
+        return [{"id": 1, "name": "x" * 2_000_000}, {"id": 1, "name": float("nan")}]
+
     @pytest.fixture(autouse=True)
     def _place(self, cluster: Cluster, tmp_path: Path) -> None:
         self.cluster = cluster

@@ -14,7 +14,9 @@ from minirt.monitoring import events
 from minirt.monitoring.causes import CAUSE_TEXT_MAX
 from minirt.monitoring.events import JobEvents
 from minirt.protocol.checkpoint_paths import CheckpointPaths
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.job_events import JobStatus
+from minirt.protocol.manifest import SinkHandles
 from minirt.storage.history import EVENTS_MAX, History
 from minirt.storage.store import ObjectStore
 from tests.monitoring.samples import running_job
@@ -45,6 +47,14 @@ def test_only_starts_restarts_and_the_end_are_recorded():
     slow = found[-1]["operators"][1]
     assert (slow["operator"], slow["parallelism"]) == ("slow", 2)
     assert (slow["records_in"], slow["busy_s"]) == (1000, 15)
+
+
+def test_output_that_was_given_up_is_recorded():
+    held = (SinkHandles("out", 5, 0, ({"rows": 3}, {})),)
+    [entry] = recorded(lambda job: job.on_output_given_up(GivenUpOutput("out", 5, held)))
+    assert (entry["event"], entry["sink"], entry["checkpoint"]) == ("output given up", "out", 5)
+    assert (entry["outputs"], entry["records"]) == (2, None)
+    assert entry["cause"].startswith("checkpoint 5 is restored without the output of sink 'out'")
 
 
 def test_an_entry_is_bounded(monkeypatch):

@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minirt.cli.top_view import job_lines
+from minirt.monitoring.catalogue import CATALOGUE
 from minirt.monitoring.figures import CheckpointPart, RateMeter, Rates, SubtaskFigures
 from minirt.monitoring.latency import LatencyHistogram
 from minirt.monitoring.monitor import JobMonitor
 from minirt.monitoring.subtask_metrics import Activity, SubtaskMetrics
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.job_events import JobStatus
+from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.watermarks import MAX_WATERMARK
 from tests.monitoring.samples import (
     NOW,
@@ -107,6 +110,18 @@ def test_comebacks_are_counted_by_themselves():
     figures = monitor.figures()
     assert (figures.restarts, figures.comebacks, figures.last_failure) == (0, 2, "second")
     assert figures.to_plain()["comebacks"] == 2
+
+
+def test_output_that_was_given_up_is_counted_once():
+    monitor = running_job()
+    assert monitor.figures().given_up == 0
+    held = (SinkHandles("out", 5, 0, ({"rows": 3}, {"rows": 4})),)
+    for _ in range(2):  # A restart restores the same checkpoint again.
+        monitor.on_output_given_up(GivenUpOutput("out", 5, held))
+    figures = monitor.figures()
+    assert figures.to_plain()["given_up"] == 2
+    [metric] = [each for each in CATALOGUE if each.name == "minirt_outputs_given_up_total"]
+    assert list(metric.samples(figures)) == [({}, 2)]
 
 
 def test_checkpoints_and_restarts_are_counted():

@@ -21,6 +21,9 @@ from tests.postgres.server import Postgres
 
 
 class ResultsContract(SinkContract):
+    def never_taken(self) -> list[Any]:
+        return [{"id": "seven", "name": "x"}, {"id": 2**63, "name": "x"}]
+
     @pytest.fixture(autouse=True)
     def _place(self, server: Postgres, table: str, tmp_path: Path) -> None:
         self.server = server

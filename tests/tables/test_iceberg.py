@@ -78,6 +78,9 @@ def place(tmp_path: Path) -> Place:
 
 
 class TestSinkContract(SinkContract):
+    def never_taken(self) -> list[Any]:
+        return [{"id": "seven", "name": "x"}, {"id": 2**63, "name": "x"}, {"id": 1, "name": 1.5}]
+
     @pytest.fixture(autouse=True)
     def _place(self, place: Place, tmp_path: Path) -> None:
         self.place, self.table = place, place.create()

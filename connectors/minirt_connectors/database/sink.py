@@ -24,6 +24,7 @@ from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTr
 from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.database.driver import Driver, plain_name
+from minirt_connectors.database.types import check_types
 from minirt_connectors.dbapi import closed, committing, first, rows, run
 
 LEDGER = "minirt_commits"
@@ -91,6 +92,7 @@ class DatabaseSink(LedgerSink):
                 with self._driver.errors(f"cannot use the table {self._table}"):
                     rows(connection, f"SELECT {names} FROM {self._table} WHERE 1 = 0")
                 self._keeps_nan = _keeps_nan(self._driver, connection)
+                check_types(self._driver, connection, self._schema)
             finally:
                 closed(connection)
         except StorageError as error:
@@ -193,36 +195,38 @@ class DatabaseConnection(LedgerConnection):
         try:
             with self._driver.errors(f"cannot read {LEDGER}"):
                 rows(self._connection, asked)
-                self._connection.rollback()
+                _rolled_back(self._connection)
                 return
         except StorageError:
-            with suppress(Exception):
-                self._connection.rollback()
+            _rolled_back(self._connection)
         try:
             with self._driver.errors(f"cannot create the table {LEDGER}"):
                 run(self._connection, _CREATE_LEDGER)
                 self._connection.commit()
         except StorageError:  # Another job may have been faster.
-            with suppress(Exception):
-                self._connection.rollback()
+            _rolled_back(self._connection)
             with self._driver.errors(f"cannot create the table {LEDGER}"):
                 rows(self._connection, asked)
-                self._connection.rollback()
+                _rolled_back(self._connection)
 
     def _check_transactions(self) -> None:
         """Raises ConfigurationError if what is rolled back stays: then nothing is exactly once."""
         name = f"minirt-probe-{uuid.uuid4().hex}"
         with self._driver.errors("cannot write to the ledger"):
             _insert(self._driver, self._connection, name)
-            self._connection.rollback()
+            # Some drivers raise here if each statement was committed by itself.
+            problem = _rolled_back(self._connection)
             [mark] = self._driver.marks(["sink"])
             named = self._driver.parameters(["sink"], [(name,)])[0]
             asked = f"SELECT sink FROM {LEDGER} WHERE sink = {mark}"
             stays = rows(self._connection, asked, named)
             if stays:
                 run(self._connection, f"DELETE FROM {LEDGER} WHERE sink = {mark}", named)
-                self._connection.commit()
-            self._connection.rollback()
+                with suppress(Exception):
+                    self._connection.commit()
+            elif problem is not None:
+                raise problem
+            _rolled_back(self._connection)
         if stays:
             raise ConfigurationError(
                 f"{self._driver.name}: the connection commits each statement by itself, or the database "
@@ -274,6 +278,15 @@ class _Transaction(LedgerTransaction):
                 f"UPDATE {LEDGER} SET {changed} WHERE sink = {marks[-1]}",
                 self._driver.parameters(_COLUMNS, [values])[0],
             )
+
+
+def _rolled_back(connection: Any) -> Exception | None:
+    """Roll back. Returns what the driver says if it cannot: that there is no transaction, for example."""
+    try:
+        connection.rollback()
+    except Exception as error:
+        return error
+    return None
 
 
 def _insert(driver: Driver, connection: Any, owner: str) -> None:

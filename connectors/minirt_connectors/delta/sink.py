@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError, CorruptCheckpointError, JobFailedError, SinkDataError
+from minirt.errors import ConfigurationError, CorruptCheckpointError, SinkDataError
 from minirt.io.arrow_pieces import ArrowEncoder, read_piece
 from minirt.io.encoder import Encoder
 from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTransaction
@@ -22,20 +22,22 @@ from minirt.io.partitions import checked_columns
 from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt.units import Size, size_bytes
+from minirt_connectors.delta.new_table import check_creatable
 from minirt_connectors.delta.table import (
     Location,
     LogMarks,
     Shape,
+    check_fits,
+    check_merges,
     check_same,
     check_writable,
     shape_of,
 )
-from minirt_connectors.delta.writing import FilesEncoder, Target, now_ms, read_actions
+from minirt_connectors.delta.writing import FilesEncoder, Target, read_piece_of_files
+from minirt_connectors.waiting_files import look_for_files
 
 Mode = Literal["append", "merge"]
 _CODECS = ("snappy", "zstd", "gzip", "none")
-_OLD_MS = 600_000
-"""A file that has waited longer for its commit is looked for first: someone may have cleaned up."""
 _ORDER = "minirt_order"
 
 
@@ -93,10 +95,14 @@ class DeltaSink(LedgerSink):
         """Look at the table, so that what does not fit is refused before anything starts."""
         if (table := self._location.look()) is not None:
             check_writable(self._location.uri, table)
+            if self._key:
+                check_merges(self._location.uri, table)
             shape = shape_of(table)
             self._check_wishes(shape)
         elif self._schema is not None:
             shape = Shape(self._schema, self._partition_by)
+            self._check_columns(shape)
+            check_creatable(self._location, shape)
         else:
             raise ConfigurationError(
                 f"{self._location.uri}: there is no Delta table; give schema=... to create it"
@@ -156,6 +162,11 @@ class DeltaSink(LedgerSink):
                         f"{option}: the table {self._location.uri} has no column {name!r}; it has "
                         f"{', '.join(names)}"
                     )
+        if not len(shape.stored):
+            raise ConfigurationError(
+                f"{self._location.uri} is partitioned by all of its columns: its files would have none, "
+                "and no rows; leave one out of partition_by"
+            )
         for name in shape.partition_by:
             kind = shape.schema.field(name).type
             if not (
@@ -187,6 +198,8 @@ class DeltaConnection(LedgerConnection):
     def transaction(self) -> Iterator[LedgerTransaction]:
         self._read_on()
         check_writable(self._location.uri, self._table)
+        if self._key:
+            check_merges(self._location.uri, self._table)
         check_same(self._location.uri, self._shape, shape_of(self._table))
         transaction = _Transaction(self._location, self._table, self._key)
         yield transaction
@@ -213,6 +226,7 @@ class _Transaction(LedgerTransaction):
         self._table = table
         self._key = key
         self._actions: list[Any] = []
+        self._files: list[tuple[str, int]] = []
         self._rows: list[pa.Table] = []
         self._recorded: dict[str, LedgerEntry] = {}
 
@@ -224,16 +238,19 @@ class _Transaction(LedgerTransaction):
         return LedgerEntry(*(version or 0 for version in known))
 
     def write(self, piece: bytes) -> None:
+        uri, now = self._location.uri, shape_of(self._table)
         if self._key:
-            self._rows.append(read_piece(piece))
+            rows = read_piece(piece)
+            check_fits(uri, rows.schema, now)
+            self._rows.append(rows)
             return
         try:
-            added = read_actions(piece)
+            columns, added = read_piece_of_files(piece)
         except (ValueError, TypeError, KeyError) as error:
             raise CorruptCheckpointError(f"a piece lists no files of a table: {error}") from error
-        self._look_for(
-            [one["path"] for one in added if now_ms() - one["modification_time"] > _OLD_MS]
-        )
+        partition_by = {name for one in added for name in one["partition_values"]}
+        check_fits(uri, columns, now, partition_by if added else None)
+        self._files += [(one["path"], one["size"]) for one in added]
         action = self._location.library().transaction.AddAction
         self._actions += [action(**one, data_change=True) for one in added]
 
@@ -244,6 +261,7 @@ class _Transaction(LedgerTransaction):
         """Add a version to the table, if there is anything to add."""
         if not self._recorded:
             return
+        self._look_for_files()
         delta = self._location.library()
         newest = max(entry.checkpoint_id for entry in self._recorded.values())
         properties = delta.CommitProperties(
@@ -277,18 +295,15 @@ class _Transaction(LedgerTransaction):
         )
         merging.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def _look_for(self, paths: list[str]) -> None:
-        if not paths:
-            return
-        with self._location.errors("cannot look for files"):
-            found = self._location.files().get_file_info(paths)
-        missing = [info.path for info in found if not info.is_file]
-        if missing:
-            raise JobFailedError(
-                f"{self._location.uri}: {missing[0]} waited for its commit, and was deleted: was VACUUM "
-                "run with a short retention? These records are lost; start the job from an older "
-                "checkpoint into a new table"
-            )
+    def _look_for_files(self) -> None:
+        files = self._location.files()
+
+        def size_of(path: str) -> int | None:
+            with self._location.errors("cannot look for files"):
+                (found,) = files.get_file_info([path])
+            return found.size if found.is_file else None
+
+        look_for_files(self._location.uri, self._files, size_of)
 
 
 def newest_of_each(rows: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -224,6 +224,38 @@ def check_same(uri: str, planned: Shape, now: Shape) -> None:
             f"{uri}: the table was changed while the job ran: it has the columns {_named(now)} now, and "
             f"had {_named(planned)}. Start the job again; if output waits that does not fit, change the "
             "table back before"
+        )
+
+
+def check_fits(
+    uri: str, written: pa.Schema | None, now: Shape, partition_by: Collection[str] | None = None
+) -> None:
+    """Raises SinkDataError if output that waits does not fit the table as it is now.
+
+    `written` are the columns that it was written for, None if nobody knows. A column that the table got
+    since is null in such output.
+    """
+    fits = partition_by is None or set(partition_by) == set(now.partition_by)
+    if written is not None:
+        types = {field.name: field.type for field in now.schema}
+        fits &= all(types.get(field.name) == field.type for field in written)
+        fits &= all(field.nullable for field in now.schema if field.name not in written.names)
+    if not fits:
+        was = "other partitions"
+        if written is not None:
+            was = ", ".join(f"{field.name} {field.type}" for field in written)
+        raise SinkDataError(
+            f"{uri}: output that waits for its commit was written for other columns than the table has "
+            f"now: for {was}; the table has {_named(now)}. Change the table back and start the job again"
+        )
+
+
+def check_merges(uri: str, table: Any) -> None:
+    """Raises ConfigurationError if rows of the table cannot be replaced."""
+    if table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+        raise ConfigurationError(
+            f'{uri}: the table only takes appends (delta.appendOnly), and mode="merge" replaces rows: '
+            'take mode="append", or set the property to false'
         )
 
 

@@ -6,7 +6,8 @@ import datetime as dt
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -64,7 +65,8 @@ class FilesEncoder(Encoder):
     def finish(self) -> None:
         for values in list(self._open):
             self._end(values)
-        self._stream.write(json.dumps(self._added).encode())
+        columns = b64encode(self._target.shape.schema.serialize()).decode()
+        self._stream.write(json.dumps({"columns": columns, "files": self._added}).encode())
 
     def abandon(self) -> None:
         self._open.clear()
@@ -178,14 +180,20 @@ def now_ms() -> int:
     return int(dt.datetime.now(dt.UTC).timestamp() * 1000)
 
 
-def read_actions(piece: bytes) -> Sequence[dict[str, Any]]:
-    """What a piece of a `FilesEncoder` lists. Raises ValueError for anything else."""
-    added = json.loads(piece)
+def read_piece_of_files(piece: bytes) -> tuple[pa.Schema | None, list[dict[str, Any]]]:
+    """The columns of the table that a piece of a `FilesEncoder` was written for, and its files.
+
+    Older pieces are lists of files and tell no columns. Raises ValueError, TypeError or KeyError for what
+    is no such piece.
+    """
+    told = json.loads(piece)
+    added = told if isinstance(told, list) else told["files"]
     for one in added:
         if not _PATH.fullmatch(one["path"]):
             raise ValueError(f"{one['path']!r} is no file that a writer has made")
-    result: list[dict[str, Any]] = added
-    return result
+    if isinstance(told, list):
+        return None, added
+    return pa.ipc.read_schema(pa.py_buffer(b64decode(told["columns"], validate=True))), added
 
 
 def _text(operator: str, name: str, value: object) -> str | None:

@@ -10,16 +10,18 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.utils.config import Config, merge_config
 
-_NAME = "minirt"
 _CONNECT_S = 5.0
 
 
-def catalog_of(properties: Mapping[str, str], answer_s: float) -> Any:
-    """The catalog, as `load_catalog` gives it; of one over HTTP, an answer may take no longer than that."""
-    told = Config().get_catalog_config(_NAME) or {}
+def catalog_of(name: str, properties: Mapping[str, str], answer_s: float) -> Any:
+    """The catalog of that name, as `load_catalog` gives it.
+
+    One over HTTP has `answer_s` seconds for each answer.
+    """
+    told = Config().get_catalog_config(name) or {}
     all_of_it: dict[str, Any] = merge_config(told, dict(properties))
     if not _is_rest(all_of_it):
-        return load_catalog(_NAME, **properties)
+        return load_catalog(name, **properties)
 
     class Patient(RestCatalog):  # type: ignore[misc]
         def _create_session(self) -> Any:
@@ -28,7 +30,7 @@ def catalog_of(properties: Mapping[str, str], answer_s: float) -> Any:
             session.request = partial(session.request, timeout=limits)
             return session
 
-    return Patient(_NAME, **all_of_it)
+    return Patient(name, **all_of_it)
 
 
 def _is_rest(properties: Mapping[str, Any]) -> bool:

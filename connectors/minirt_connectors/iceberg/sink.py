@@ -9,12 +9,15 @@ coordinator that has committed them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any, BinaryIO
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError, CorruptCheckpointError, SinkDataError, StorageError
@@ -23,9 +26,18 @@ from minirt.io.ledger import LedgerConnection, LedgerEntry, LedgerSink, LedgerTr
 from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt.units import Size, size_bytes
-from minirt_connectors.iceberg.table import Location, check_writable, columns_of, identity_of
+from minirt_connectors.iceberg.table import (
+    Location,
+    check_writable,
+    columns_of,
+    float_partitions,
+    identity_of,
+)
+from minirt_connectors.waiting_files import look_for_files
 
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
+_LOADED_S = 300.0
+"""How long a writer uses a table that it has loaded: catalogs lend credentials for a quarter of an hour."""
 _PLAIN = (
     "file_path",
     "record_count",
@@ -45,8 +57,9 @@ _PLAIN = (
 class IcebergSink(LedgerSink):
     """Adds records to an Iceberg table, each exactly once.
 
-    `catalog` are the properties of the catalog, as `pyiceberg.catalog.load_catalog` takes them, and `table`
-    is `namespace.table` in it. The table must be there; it may be partitioned by any transform. A writer
+    `catalog` are the properties of the catalog, as `pyiceberg.catalog.load_catalog` takes them, with its
+    "name" ("minirt" by default), or the name of one that is configured for pyiceberg. `table` is
+    `namespace.table` in it. The table must be there; it may be partitioned by any transform. A writer
     ends files when it holds about `file_size` of columns in memory. The job needs checkpointing, and shows
     its records when a checkpoint completes. A table whose ledger knows less than the job has committed, or
     another one, is refused with a SinkDataError, unless `accept` names that: "behind" or "other".
@@ -54,7 +67,7 @@ class IcebergSink(LedgerSink):
 
     def __init__(
         self,
-        catalog: Mapping[str, str],
+        catalog: Mapping[str, str] | str,
         table: str,
         *,
         file_size: Size = "128MiB",
@@ -82,8 +95,8 @@ class IcebergSink(LedgerSink):
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         columns = ColumnEncoder(operator, self._planned)
-        writing = _Writing(self._location, self._file_bytes)
-        return lambda stream: _FilesEncoder(stream, columns, writing)
+        writing = _Writing(self._location, self._planned, self._file_bytes)
+        return lambda stream: _FilesEncoder(stream, operator, columns, writing)
 
     def holding(self) -> str | None:
         snapshot = self._location.look().current_snapshot()
@@ -106,23 +119,49 @@ class IcebergSink(LedgerSink):
 
 
 class _Writing:
-    """The table as a writer has found it."""
+    """The table as a writer has found it, loaded anew now and then: its credentials may be short-lived."""
 
-    def __init__(self, location: Location, file_bytes: int) -> None:
+    def __init__(self, location: Location, schema: pa.Schema, file_bytes: int) -> None:
         self.location = location
         self.file_bytes = file_bytes
+        self._schema = schema
         self._table: Any = None
+        self._loaded_at = 0.0
+
+    @property
+    def table(self) -> Any:
+        """The table. Raises SinkDataError if its columns are not those that the job was built for."""
+        now = time.monotonic()
+        if self._table is None or now - self._loaded_at > _LOADED_S:
+            self._table, self._loaded_at = self.location.load(), now
+            _check_columns(self.location, self._table, self._schema)
+        return self._table
+
+    def check(self, operator: str, batch: pa.RecordBatch) -> None:
+        """Raise SinkDataError, with the record, for one that no partition of the table can have."""
+        for path in float_partitions(self.table):
+            found = pc.index(pc.is_nan(_nested(batch, path)), True).as_py()
+            if found >= 0:
+                record = batch.slice(found, 1).to_pylist()[0]
+                raise SinkDataError(
+                    f"{operator}: column {'.'.join(path)!r} is NaN in {record!r:.500}: the table "
+                    f"{self.location.name} is partitioned by it, and files of such a partition cannot be "
+                    "written. Leave these records out, or partition the table by something else"
+                )
 
     def store(self, batches: list[pa.RecordBatch]) -> list[dict[str, Any]]:
         """Write the batches into files of the table, and tell of each."""
         from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
-        if self._table is None:
-            self._table = self.location.load()
-        table = self._table
+        table = self.table
         with self.location.errors("cannot write files"):
-            rows = pa.Table.from_batches(batches)
-            files = list(_dataframe_to_data_files(table.metadata, rows, table.io))
+            files = [
+                file
+                for rows in _by_sign_of_zero(
+                    pa.Table.from_batches(batches), float_partitions(table)
+                )
+                for file in _dataframe_to_data_files(table.metadata, rows, table.io)
+            ]
         spec, fields = table.metadata.default_spec_id, _field_ids(table)
         return [{**_described(file, spec), "fields": fields} for file in files]
 
@@ -130,8 +169,11 @@ class _Writing:
 class _FilesEncoder(Encoder):
     """A piece is a list of the files that were written for it."""
 
-    def __init__(self, stream: BinaryIO, columns: ColumnEncoder, writing: _Writing) -> None:
+    def __init__(
+        self, stream: BinaryIO, operator: str, columns: ColumnEncoder, writing: _Writing
+    ) -> None:
         self._stream = stream
+        self._operator = operator
         self._columns = columns
         self._writing = writing
         self._held: list[pa.RecordBatch] = []
@@ -140,6 +182,7 @@ class _FilesEncoder(Encoder):
 
     def write(self, batch: Batch) -> None:
         encoded = self._columns.encode(batch)
+        self._writing.check(self._operator, encoded)
         self._held.append(encoded)
         self._held_bytes += encoded.nbytes
         if self._held_bytes >= self._writing.file_bytes:
@@ -169,11 +212,7 @@ class IcebergConnection(LedgerConnection):
     def transaction(self) -> Iterator[LedgerTransaction]:
         table = self._location.load()
         check_writable(table)
-        if not columns_of(table).equals(self._schema):
-            raise SinkDataError(
-                f"{self._location.name}: the columns of the table were changed while the job ran. Start "
-                "the job again; if output waits that does not fit, change the table back before"
-            )
+        _check_columns(self._location, table, self._schema)
         # For this object alone: the property of the table stays as it is.
         properties = {**table.metadata.properties, **_NO_RETRIES}
         table.metadata = table.metadata.model_copy(update={"properties": properties})
@@ -252,6 +291,7 @@ class _Transaction(LedgerTransaction):
         """Add a snapshot to the table, also without files: only snapshots are compared."""
         if not self._recorded:
             return
+        self._look_for_files()
         with self._location.errors("cannot commit"):
             transaction = self._table.transaction()
             transaction.set_properties(self._recorded)
@@ -260,6 +300,25 @@ class _Transaction(LedgerTransaction):
                 for file in self._files:
                     append.append_data_file(file)
             transaction.commit_transaction()
+
+    def _look_for_files(self) -> None:
+        def size_of(path: str) -> int | None:
+            with self._location.errors("cannot look for files"):
+                try:
+                    return len(self._table.io.new_input(path))
+                except FileNotFoundError:
+                    return None
+
+        files = [(file.file_path, file.file_size_in_bytes) for file in self._files]
+        look_for_files(self._location.name, files, size_of)
+
+
+def _check_columns(location: Location, table: Any, planned: pa.Schema) -> None:
+    if not columns_of(table).equals(planned):
+        raise SinkDataError(
+            f"{location.name}: the columns of the table were changed while the job ran. Start "
+            "the job again; if output waits that does not fit, change the table back before"
+        )
 
 
 def _key(owner: str) -> str:
@@ -281,9 +340,42 @@ def _field_ids(table: Any) -> dict[str, int]:
     return dict(index_by_name(table.schema()))
 
 
+def _nested(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
+    """A column, or what lies in one that is made of structs."""
+    column = rows.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def _by_sign_of_zero(rows: pa.Table, paths: Sequence[Sequence[str]]) -> list[pa.Table]:
+    """The rows in parts, none of which has both 0.0 and -0.0 in a column of `paths`.
+
+    The library makes a partition for each, and would put the rows of either zero into both.
+    """
+    parts = [rows]
+    for path in paths:
+        cut = []
+        for part in parts:
+            column = _nested(part, path)
+            negative = pc.and_(pc.equal(column, 0.0), pc.less(pc.divide(1.0, column), 0.0))
+            is_negative = pc.fill_null(negative, False)
+            cut += [part.filter(is_negative), part.filter(pc.invert(is_negative))]
+        parts = [part for part in cut if part.num_rows]
+    return parts
+
+
 def _described(file: Any, spec: int) -> dict[str, Any]:
     described = {name: getattr(file, name) for name in _PLAIN}
-    return {**described, "partition": list(file.partition._data), "spec_id": spec}
+    partition = [_to_plain(value) for value in file.partition._data]
+    return {**described, "partition": partition, "spec_id": spec}
+
+
+def _to_plain(value: object) -> object:
+    """The value of a partition as msgpack can carry it."""
+    return {"decimal": str(value)} if isinstance(value, Decimal) else value
+
+
+def _of_plain(value: Any) -> object:
+    return Decimal(value["decimal"]) if isinstance(value, dict) else value
 
 
 def _data_file(described: Mapping[str, Any]) -> Any:
@@ -293,7 +385,7 @@ def _data_file(described: Mapping[str, Any]) -> Any:
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_format=FileFormat.PARQUET,
-        partition=Record(*described["partition"]),
+        partition=Record(*map(_of_plain, described["partition"])),
         equality_ids=None,
         key_metadata=None,
         **{name: described[name] for name in _PLAIN},

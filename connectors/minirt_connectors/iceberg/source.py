@@ -41,7 +41,7 @@ class IcebergSource(VersionedSource):
 
     def __init__(
         self,
-        catalog: Mapping[str, str],
+        catalog: Mapping[str, str] | str,
         table: str,
         *,
         snapshot: int | dt.datetime | None = None,

@@ -13,6 +13,8 @@ from minirt.io.remembered import Identity
 from minirt_connectors.iceberg.nulls import keep_nulls
 
 _ASKS_TO_INSTALL = 'Apache Iceberg needs the extra "iceberg": pip install "minirt[iceberg]"'
+_NAME = "minirt"
+"""What a catalog is called whose properties do not say it."""
 _FORMATS = (1, 2)
 _ANSWER_S = 60.0
 _FIRST_ANSWER_S = 8.0
@@ -22,14 +24,19 @@ _FIRST_ANSWER_S = 8.0
 class Location:
     """A catalog and a table in it. Pickled into workers; names no property of the catalog."""
 
-    def __init__(self, catalog: Mapping[str, str], table: str) -> None:
+    def __init__(self, catalog: Mapping[str, str] | str, table: str) -> None:
         if not isinstance(table, str) or not all(table.split(".")) or "." not in table:
             raise ConfigurationError(f"table must be named as namespace.table, got {table!r}")
-        if not isinstance(catalog, Mapping):
+        if not isinstance(catalog, Mapping | str) or not catalog:
             raise ConfigurationError(
-                "catalog must be the properties of a catalog, as pyiceberg's load_catalog takes them"
+                "catalog must be the properties of a catalog, as pyiceberg's load_catalog takes them, or "
+                "the name of one that is configured for pyiceberg"
             )
-        self._properties = dict(catalog)
+        self._properties = {"name": catalog} if isinstance(catalog, str) else dict(catalog)
+        name = self._properties.pop("name", _NAME)
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"catalog: the name must be text, got {name!r}")
+        self._catalog = name
         self.name = table
 
     def __repr__(self) -> str:
@@ -50,10 +57,12 @@ class Location:
             raise ConfigurationError(_ASKS_TO_INSTALL) from error
         with self.errors("cannot open the table"):
             try:
-                return catalog_of(self._properties, answer_s).load_table(self.name)
+                return catalog_of(self._catalog, self._properties, answer_s).load_table(self.name)
             except (exceptions.NoSuchTableError, exceptions.NoSuchNamespaceError) as error:
                 raise ConfigurationError(
-                    f"{self.name}: the catalog has no such table; create it first"
+                    f"{self.name}: the catalog has no such table under the name {self._catalog!r}. Create "
+                    "it first; or, as catalogs in a database keep tables by the name of the catalog, give "
+                    "the name that it was created under as catalog={'name': ..., ...}"
                 ) from error
 
     def look(self) -> Any:
@@ -114,3 +123,28 @@ def check_writable(table: Any) -> None:
         raise ConfigurationError(
             f"{name}: the table wants files of {wanted}; the sink writes Parquet"
         )
+
+
+def float_partitions(table: Any) -> list[tuple[str, ...]]:
+    """The floats that a table is partitioned by, each as the names that lead to it."""
+    from pyiceberg.types import DoubleType, FloatType
+
+    sources = {field.source_id for field in table.spec().fields}
+    return [
+        path
+        for id, path, kind in _fields_of(table.schema().as_struct())
+        if id in sources and isinstance(kind, FloatType | DoubleType)
+    ]
+
+
+def _fields_of(
+    struct: Any, above: tuple[str, ...] = ()
+) -> Iterator[tuple[int, tuple[str, ...], Any]]:
+    """The fields of a struct, and of structs in it: id, names that lead to it, type."""
+    from pyiceberg.types import StructType
+
+    for field in struct.fields:
+        path = (*above, field.name)
+        yield field.field_id, path, field.field_type
+        if isinstance(field.field_type, StructType):
+            yield from _fields_of(field.field_type, path)

@@ -67,8 +67,10 @@ class TransactionClient:
     Raises ConfigurationError where brokers let nobody in or are too old, and StorageError for all else.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, timeout_ms: int = _FENCE_TIMEOUT_MS) -> None:
+        """`timeout_ms` is a timeout of transactions that the brokers allow."""
         self._cluster = cluster
+        self._fence_timeout_ms = min(timeout_ms, _FENCE_TIMEOUT_MS)
         self._admin: Any = None
 
     def describe(self, ids: Collection[str]) -> dict[str, Described]:
@@ -118,7 +120,7 @@ class TransactionClient:
 
         request = InitProducerIdRequest(
             transactional_id=id,
-            transaction_timeout_ms=_FENCE_TIMEOUT_MS,
+            transaction_timeout_ms=self._fence_timeout_ms,
             producer_id=-1,
             producer_epoch=-1,
             max_version=4,

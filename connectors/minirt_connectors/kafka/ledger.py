@@ -11,6 +11,7 @@ counts as read once all is read that is there, committed or not.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ from minirt.io.ledger import LedgerEntry
 from minirt_connectors.kafka.cluster import Cluster
 
 READ_TIMEOUT_S = 30.0
+logger = logging.getLogger("minirt.sinks")
+
 _ASK_TIMEOUT_S = 10.0
 _UNBLOCK_S = 1.0
 
@@ -29,7 +32,8 @@ _UNBLOCK_S = 1.0
 class LedgerTopic:
     """The entries of a ledger, as far as they are committed. Used by one thread."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
+    def __init__(self, cluster: Cluster, name: str, like: str | None = None) -> None:
+        """Make sure that the topic is there; a new one is replicated like the topic `like`, if given."""
         import confluent_kafka as kafka
 
         self.name = name
@@ -39,7 +43,7 @@ class LedgerTopic:
         self._position = 0
         with cluster.errors(f"cannot prepare the ledger {name!r}"):
             self._ends = cluster.consumer({"isolation.level": "read_uncommitted"})
-            _make_sure(cluster, self._ends, name)
+            _make_sure(cluster, self._ends, name, like)
             self._reader = cluster.consumer(
                 {"fetch.wait.max.ms": 100, "enable.partition.eof": True}
             )
@@ -108,13 +112,17 @@ def _entry(value: bytes | None, ledger: str, owner: str) -> LedgerEntry:
     return LedgerEntry(*numbers)
 
 
-def _make_sure(cluster: Cluster, consumer: Any, name: str) -> None:
-    """The topic is there, and is one that forgets nothing."""
+def _make_sure(cluster: Cluster, consumer: Any, name: str, like: str | None) -> None:
+    """The topic is there, and is one that forgets nothing and is as safe as that of the records."""
     from confluent_kafka.admin import NewTopic
 
     admin = cluster.admin()
     if _partitions(cluster, consumer, name) == 0:
-        new = NewTopic(name, 1, replication_factor=-1, config={"cleanup.policy": "compact"})
+        config = {"cleanup.policy": "compact"}
+        in_sync = None if like is None else topic_config(admin, like).get("min.insync.replicas")
+        if in_sync is not None:
+            config["min.insync.replicas"] = in_sync
+        new = NewTopic(name, 1, _replicas(consumer, like) or -1, config=config)
         try:
             admin.create_topics([new])[name].result(_ASK_TIMEOUT_S)
         except Exception as error:
@@ -132,6 +140,22 @@ def _make_sure(cluster: Cluster, consumer: Any, name: str) -> None:
             f"the ledger {name!r} has a cleanup.policy that deletes: set it to compact, or what is "
             "committed already would be written again"
         )
+
+    have, wanted = _replicas(consumer, name), _replicas(consumer, like)
+    if have < wanted:
+        logger.warning(
+            "the ledger %r has %d replicas, and the topic %r of the records has %d: if all of the ledger "
+            "are lost, nobody knows what is committed already. Give it as many",
+            *(name, have, like, wanted),
+        )
+
+
+def _replicas(consumer: Any, name: str | None) -> int:
+    """How many replicas each partition of a topic has at least; 0 where nobody can tell."""
+    if name is None:
+        return 0
+    found = consumer.list_topics(name, timeout=_ASK_TIMEOUT_S).topics[name]
+    return min((len(one.replicas) for one in found.partitions.values()), default=0)
 
 
 def topic_config(admin: Any, name: str) -> dict[str, str]:

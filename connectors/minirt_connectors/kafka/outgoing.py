@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -23,6 +24,12 @@ _OVERHEAD = 128
 """More bytes than a broker counts for one record beside its key, value and headers."""
 
 _HEADER_OVERHEAD = 10
+
+BYTES_MAX = 1_000_000
+"""What a topic takes if it does not say: a little less than brokers do by default."""
+
+_NO_LIMIT = 2**63 - 1
+"""How settings of topics say that there is none."""
 
 _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 _STAGED = pa.schema(
@@ -90,16 +97,50 @@ class OutgoingBatch:
 
 
 @dataclass(frozen=True)
+class TopicRules:
+    """What brokers ask of the records of a topic. They refuse others, and the commit that holds them."""
+
+    partitions: int = 1
+    bytes_max: int = BYTES_MAX
+    needs_keys: bool = False
+    """Whether the topic is compacted."""
+    ahead_ms: int | None = None
+    """How far a timestamp may be ahead of the clock of the brokers; None: as far as you like."""
+    behind_ms: int | None = None
+    """How far it may be behind."""
+    own_times: bool = False
+    """Whether brokers replace timestamps by the time at which they write a record."""
+
+    @classmethod
+    def of(cls, partitions: int, config: Mapping[str, str]) -> TopicRules:
+        """Those of a topic with these settings; what its settings do not tell counts as allowed."""
+        differ = _limit(config, "message.timestamp.difference.max.ms")
+        own_times = config.get("message.timestamp.type") == "LogAppendTime"
+        return cls(
+            partitions,
+            int(config.get("max.message.bytes", BYTES_MAX)),
+            "compact" in config.get("cleanup.policy", ""),
+            None if own_times else _limit(config, "message.timestamp.after.max.ms") or differ,
+            None if own_times else _limit(config, "message.timestamp.before.max.ms") or differ,
+            own_times,
+        )
+
+
+def _limit(config: Mapping[str, str], name: str) -> int | None:
+    limit = int(config.get(name, _NO_LIMIT))
+    return limit if limit < _NO_LIMIT else None
+
+
+@dataclass(frozen=True)
 class Shape:
-    """How records become those of a topic; `partitions` and `bytes_max` are those of the topic."""
+    """How records become those of a topic, and what the topic asks of them."""
 
     format: Format
     key: FieldSpec = None
     headers: FieldSpec = None
     timestamp: FieldSpec = None
     partition: FieldSpec = None
-    partitions: int = 1
-    bytes_max: int = 1_000_000
+    rules: TopicRules = TopicRules()
     nan: OnNan = "error"
 
     def outgoing(self, batch: Batch, operator: str) -> OutgoingBatch:
@@ -112,6 +153,8 @@ class Shape:
             self._parts(batch, "headers", operator, lambda all: [_headers(h) for h in all]),
         )
         self._check_sizes(batch, shaped, operator)
+        self._check_keys(batch, shaped, operator)
+        self._check_times(batch, shaped, operator)
         return shaped
 
     def _parts(
@@ -134,8 +177,10 @@ class Shape:
 
     def _numbers(self, given: list[Any]) -> list[int]:
         for number in given:
-            if not isinstance(number, int) or not 0 <= number < self.partitions:
-                raise ValueError(f"partition {number!r} is none of 0 to {self.partitions - 1}")
+            if not isinstance(number, int) or not 0 <= number < self.rules.partitions:
+                raise ValueError(
+                    f"partition {number!r} is none of 0 to {self.rules.partitions - 1}"
+                )
         return given
 
     def _check_sizes(self, batch: Batch, shaped: OutgoingBatch, operator: str) -> None:
@@ -145,13 +190,57 @@ class Shape:
         if shaped.headers:
             pairs = zip(sizes, shaped.headers, strict=True)
             sizes = [size + sum(map(_header_size, own)) for size, own in pairs]
-        if max(sizes) + _OVERHEAD <= self.bytes_max:
+        if max(sizes) + _OVERHEAD <= self.rules.bytes_max:
             return
         place = sizes.index(max(sizes))
-        record = batch.slice(place, place + 1).rows().records[0]
+        record = _record(batch, place)
         raise SinkDataError(
             f"{operator}: a record of {sizes[place]} bytes is larger than the topic takes, which is "
-            f"{self.bytes_max} with {_OVERHEAD} for the envelope (max.message.bytes): {record!r:.200}"
+            f"{self.rules.bytes_max} with {_OVERHEAD} for the envelope (max.message.bytes): {record!r:.200}"
+        )
+
+    def _check_keys(self, batch: Batch, shaped: OutgoingBatch, operator: str) -> None:
+        if not self.rules.needs_keys or (shaped.keys is not None and None not in shaped.keys):
+            return
+        place = 0 if shaped.keys is None else list(shaped.keys).index(None)
+        raise SinkDataError(
+            f"{operator}: a record has no key, and the topic is compacted (cleanup.policy), so it takes "
+            f"none without: {_record(batch, place)!r:.500}"
+        )
+
+    def _check_times(self, batch: Batch, shaped: OutgoingBatch, operator: str) -> None:
+        times = shaped.timestamps
+        if not times:
+            return
+        earliest, latest, now_ms = min(times), max(times), _now_ms()
+        rules = self.rules
+        if earliest <= 0:
+            why = (
+                "the Kafka client cannot write the timestamp 0, 1970-01-01T00:00:00Z: to it that is the "
+                "time of writing"
+                if earliest == 0
+                else "Kafka has no timestamps before 1970"
+            )
+            raise self._wrong_time(batch, times.index(earliest), earliest, why, operator)
+        if rules.ahead_ms is not None and latest - now_ms > rules.ahead_ms:
+            why = (
+                f"the topic takes no timestamps that are more than {rules.ahead_ms / 1000:g} s ahead of "
+                "the clock (message.timestamp.after.max.ms)"
+            )
+            raise self._wrong_time(batch, times.index(latest), latest, why, operator)
+        if rules.behind_ms is not None and now_ms - earliest > rules.behind_ms:
+            why = (
+                f"the topic takes no timestamps that are more than {rules.behind_ms / 1000:g} s behind the "
+                "clock (message.timestamp.before.max.ms)"
+            )
+            raise self._wrong_time(batch, times.index(earliest), earliest, why, operator)
+
+    def _wrong_time(
+        self, batch: Batch, place: int, time_ms: int, why: str, operator: str
+    ) -> SinkDataError:
+        return SinkDataError(
+            f"{operator}: a record has the timestamp {time_ms} ms since 1970: {why}: "
+            f"{_record(batch, place)!r:.500}"
         )
 
 
@@ -218,7 +307,12 @@ def _header_size(header: Header) -> int:
 
 
 def _times(given: list[Any]) -> list[int]:
-    times = [event_time_ms(time) for time in given]
-    if min(times) <= 0:
-        raise ValueError(f"Kafka has no timestamps before 1970: {min(times)}")
-    return times
+    return [event_time_ms(time) for time in given]
+
+
+def _record(batch: Batch, place: int) -> Any:
+    return batch.slice(place, place + 1).rows().records[0]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

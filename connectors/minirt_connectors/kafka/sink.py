@@ -7,6 +7,7 @@ send it themselves is in `direct`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -31,8 +32,13 @@ from minirt_connectors.kafka.ending import TransactionClient
 from minirt_connectors.kafka.formats import Format, format_of
 from minirt_connectors.kafka.ledger import settings_of, topic_config
 from minirt_connectors.kafka.login import login_of
-from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape
-from minirt_connectors.kafka.transactions import MESSAGE_TIMEOUT_S, KafkaConnection, Sender
+from minirt_connectors.kafka.outgoing import FieldSpec, OutgoingEncoder, Shape, TopicRules
+from minirt_connectors.kafka.transactions import (
+    MESSAGE_TIMEOUT_S,
+    TRANSACTION_TIMEOUT_MS,
+    KafkaConnection,
+    Sender,
+)
 
 Delivery = Literal["exactly_once", "direct", "at_least_once"]
 Partitioner = Literal[
@@ -48,8 +54,7 @@ Partitioner = Literal[
 _TIMEOUT = "15min"
 """What brokers allow at most if nobody has set them up otherwise."""
 
-_BYTES_MAX = 1_000_000
-"""What a topic takes if it does not say: a little less than brokers do by default."""
+logger = logging.getLogger("minirt.sinks")
 
 
 class KafkaSink(LedgerSink):
@@ -110,10 +115,17 @@ class KafkaSink(LedgerSink):
         self._timeout_ms = milliseconds(timeout, "transaction_timeout")
         if self._timeout_ms < 1000:
             raise ConfigurationError(f"transaction_timeout must be at least 1 s, got {timeout!r}")
+        self._commit_timeout_ms = TRANSACTION_TIMEOUT_MS
+        _check_commit_timeout(self._cluster.options.get("transaction.timeout.ms"))
         self._on_lost = on_lost or "fail"
         if delivery == "direct":
             _one_of("on_lost", self._on_lost, get_args(OnLost))
             login_of(self._cluster.options)
+            if "transaction.timeout.ms" in self._cluster.options:
+                raise ConfigurationError(
+                    'with delivery="direct", transaction_timeout=... says what the option '
+                    "transaction.timeout.ms would say: leave the option out"
+                )
         elif transaction_timeout is not None or on_lost is not None:
             raise ConfigurationError('transaction_timeout and on_lost need delivery="direct"')
         self._delivery = delivery
@@ -139,12 +151,12 @@ class KafkaSink(LedgerSink):
         with self._cluster.errors(f"cannot ask about the topic {self._topic!r}"):
             config = topic_config(self._cluster.admin(), self._topic)
         if self._delivery == "direct":
-            self._check_transactions()
-        bytes_max = int(config.get("max.message.bytes", _BYTES_MAX))
+            self._check_direct()
+        rules = TopicRules.of(partitions, config)
+        self._check_rules(rules)
+        self._commit_timeout_ms = self._commits_within()
         format = self._format.for_topic(self._topic, writing=True)
-        self._shape = Shape(
-            format, partitions=partitions, bytes_max=bytes_max, nan=self._nan, **self._fields
-        )
+        self._shape = Shape(format, rules=rules, nan=self._nan, **self._fields)
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
         shape = self._planned
@@ -158,7 +170,10 @@ class KafkaSink(LedgerSink):
         return Identity("topic", repr(self._topic))
 
     def connect(self) -> LedgerConnection:
-        return KafkaConnection(self._cluster, self._ledger, self._sender)
+        assert self._planned
+        return KafkaConnection(
+            self._cluster, self._ledger, self._sender, self._commit_timeout_ms, self._topic
+        )
 
     def open_writer(self, context: SinkContext) -> SinkWriter:
         if self._delivery == "exactly_once":
@@ -183,7 +198,7 @@ class KafkaSink(LedgerSink):
 
     def _sender(self, options: dict[str, Any]) -> Sender:
         given = {"partitioner": self._partitioner, **options}
-        return Sender(self._cluster, self._topic, self._planned.bytes_max, **given)
+        return Sender(self._cluster, self._topic, self._planned.rules.bytes_max, **given)
 
     def _begun(self, id: str) -> Sender:
         """A sender that is alone with a transactional id."""
@@ -198,25 +213,57 @@ class KafkaSink(LedgerSink):
         return sender
 
     def _transactions(self) -> TransactionClient:
-        return TransactionClient(self._cluster)
+        return TransactionClient(self._cluster, self._timeout_ms)
 
-    def _check_transactions(self) -> None:
+    def _check_direct(self) -> None:
         """Brokers let this user ask about transactions, and keep them open for as long as they should."""
         client = self._transactions()
         try:
             client.open_ones()
         finally:
             client.close()
-        with self._cluster.errors("cannot ask a broker for its settings"):
-            admin = self._cluster.admin()
-            broker = next(iter(admin.list_topics(timeout=START_TIMEOUT_S).brokers))
-            settings = settings_of(admin, "BROKER", str(broker))
-        longest = int(settings.get("transaction.max.timeout.ms", self._timeout_ms))
-        if self._timeout_ms > longest:
+        longest = self._longest_transaction_ms()
+        if longest is not None and self._timeout_ms > longest:
             raise ConfigurationError(
                 f"transaction_timeout is {self._timeout_ms / 1000:g} s, but brokers allow at most "
                 f"{longest / 1000:g} s (transaction.max.timeout.ms)"
             )
+
+    def _check_rules(self, rules: TopicRules) -> None:
+        if rules.needs_keys and self._fields["key"] is None:
+            raise ConfigurationError(
+                f"the topic {self._topic!r} is compacted (cleanup.policy), so it takes no records without "
+                "a key: give key=..."
+            )
+        if rules.own_times and self._fields["timestamp"] is not None:
+            logger.warning(
+                "the topic %r replaces the timestamps of records by the time at which brokers write them "
+                "(message.timestamp.type=LogAppendTime): timestamp=... has no effect",
+                self._topic,
+            )
+
+    def _commits_within(self) -> int:
+        """The timeout of the transaction of a commit, in milliseconds: no longer than brokers allow."""
+        if self._delivery == "at_least_once":
+            return TRANSACTION_TIMEOUT_MS
+        wanted = self._cluster.options.get("transaction.timeout.ms")
+        longest = self._longest_transaction_ms()
+        if wanted is None:
+            return min(TRANSACTION_TIMEOUT_MS, longest or TRANSACTION_TIMEOUT_MS)
+        if longest is not None and int(wanted) > longest:
+            raise ConfigurationError(
+                f"the option transaction.timeout.ms is {int(wanted) / 1000:g} s, but brokers allow at most "
+                f"{longest / 1000:g} s (transaction.max.timeout.ms)"
+            )
+        return int(wanted)
+
+    def _longest_transaction_ms(self) -> int | None:
+        """How long brokers leave a transaction open at most; None where they do not say."""
+        with self._cluster.errors("cannot ask a broker for its settings"):
+            admin = self._cluster.admin()
+            broker = next(iter(admin.list_topics(timeout=START_TIMEOUT_S).brokers))
+            found = settings_of(admin, "BROKER", str(broker)).get("transaction.max.timeout.ms")
+        return None if found is None else int(found)
 
     @property
     def _planned(self) -> Shape:
@@ -243,6 +290,15 @@ class _AtOnceWriter(SinkWriter):
 
     def close(self) -> None:
         """What is queued still goes out in the background, or is written again after a restore."""
+
+
+def _check_commit_timeout(wanted: object) -> None:
+    text = str(wanted)
+    if wanted is not None and not (text.isascii() and text.isdecimal() and int(text) >= 1000):
+        raise ConfigurationError(
+            "the option transaction.timeout.ms is a whole number of milliseconds, at least 1000, not "
+            f"{wanted!r}"
+        )
 
 
 def _one_of(option: str, value: object, allowed: tuple[str, ...]) -> None:

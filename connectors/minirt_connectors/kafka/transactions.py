@@ -14,10 +14,11 @@ from minirt_connectors.kafka.cluster import Cluster, Heard
 from minirt_connectors.kafka.ledger import LedgerTopic, packed
 from minirt_connectors.kafka.outgoing import OutgoingBatch, staged_records
 
-TRANSACTION_TIMEOUT_S = 300
-"""The broker ends a transaction that is open for longer: that of a commit whose process is gone.
+TRANSACTION_TIMEOUT_MS = 300_000
+"""How long the transaction of a commit may take, unless users say otherwise or brokers allow less.
 
-Until then, readers with read_committed wait behind it, unless the job is started again, which ends it too.
+The broker ends one that is open for longer: that of a commit whose process is gone. Until then, readers
+with read_committed wait behind it, unless the job is started again, which ends it too.
 """
 
 MESSAGE_TIMEOUT_S = 60
@@ -133,11 +134,18 @@ class KafkaConnection(LedgerConnection):
     """A producer for each owner whose output it commits, and a reader of the ledger."""
 
     def __init__(
-        self, cluster: Cluster, ledger: str, sender: Callable[[dict[str, Any]], Sender]
+        self,
+        cluster: Cluster,
+        ledger: str,
+        sender: Callable[[dict[str, Any]], Sender],
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        like: str | None = None,
     ) -> None:
+        """A new ledger is replicated like the topic `like`."""
         self._cluster = cluster
         self._new_sender = sender
-        self._ledger = LedgerTopic(cluster, ledger)
+        self._timeout_ms = timeout_ms
+        self._ledger = LedgerTopic(cluster, ledger, like)
         self._senders: dict[str, Sender] = {}
 
     @contextmanager
@@ -159,7 +167,8 @@ class KafkaConnection(LedgerConnection):
             sender = self._new_sender(
                 {
                     "transactional.id": f"minirt-{owner}",
-                    "transaction.timeout.ms": TRANSACTION_TIMEOUT_S * 1000,
+                    "transaction.timeout.ms": self._timeout_ms,
+                    "message.timeout.ms": min(self._timeout_ms, MESSAGE_TIMEOUT_S * 1000),
                 }
             )
             sender.take_over()

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt.errors import ConfigurationError, MinirtError, SinkDataError, StorageError
 
 CONNECT_TIMEOUT_S = 8
 _LOCK_TIMEOUT_MS = 30_000
@@ -31,13 +31,23 @@ _TEXT_FORMS = {
     "extra_float_digits": "3",
     "intervalstyle": "'postgres'",
     "lock_timeout": str(_LOCK_TIMEOUT_MS),
+    "row_security": "off",
 }
-"""How values look as texts, whatever the server prefers."""
+"""How values look as texts, whatever the server prefers. Rows that a policy hides are an error."""
+
+_NO_LIMITS = """
+SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN (
+    'statement_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout',
+    'transaction_timeout')"""
+"""A reader waits for its job, for as long as that takes, and a copy of a table takes its time."""
 
 _ASKS_TO_INSTALL = 'PostgreSQL needs the extra "postgres": pip install "minirt[postgres]"'
 
 _HOPELESS = ("22", "23", "42", "0A", "44", "3F", "3D", "28")
 """Classes of SQLSTATE that the same statement would meet again: data, constraints, names, rights."""
+
+_HOPELESS_WRITES = ("21000", "55000")
+"""Of a write also: two rows for one, and a table that is not made for it."""
 
 TYPES: dict[str, pa.DataType] = {
     "int2": pa.int16(),
@@ -102,6 +112,7 @@ class Server:
             )
             for name, value in _TEXT_FORMS.items():
                 connection.execute(f"SET {name} = {value}".encode())
+            connection.execute(_NO_LIMITS)
         return connection
 
     @contextmanager
@@ -118,7 +129,8 @@ class Server:
                 raise
             state = getattr(error, "sqlstate", None) or ""
             text = f"{self.name}: {action}: {self._explained(error)}"
-            if state[:2] in _HOPELESS:
+            of_write = hopeless is SinkDataError and state in _HOPELESS_WRITES
+            if state[:2] in _HOPELESS or of_write:
                 raise hopeless(text) from None
             raise StorageError(text) from None
 

@@ -6,7 +6,7 @@ binary COPY, and writes the checkpoint's id into the table `minirt_commits` in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -22,7 +22,13 @@ from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.io.schemas import ColumnEncoder
 from minirt_connectors.dbapi import closed, committing, rows, run
 from minirt_connectors.postgres.server import Server, quoted
-from minirt_connectors.postgres.tables import Table, check_columns, read_table
+from minirt_connectors.postgres.tables import (
+    TABLES,
+    Table,
+    check_columns,
+    check_rights,
+    read_table,
+)
 
 LEDGER = "minirt_commits"
 
@@ -46,6 +52,11 @@ _CREATION_LOCK = 0x6D696E697274
 """Two jobs that create the ledger at once would meet in the catalogue of the server."""
 
 _ORDER = "minirt_order"
+
+_DAYS = (-2_440_588, 2_145_042_905)
+_MICROSECONDS = (-210_866_803_200_000_000, 2**63 - 1 - 946_684_800_000_000)
+"""The first and the last date and time that PostgreSQL has, since 1970; the driver adds up the seconds
+since 2000 in 64 bits."""
 
 Mode = Literal["append", "upsert"]
 
@@ -101,11 +112,16 @@ class PostgresSink(LedgerSink):
             raise ConfigurationError(
                 f"columns of {table.sql} that must not be null are left out: {', '.join(missing)}"
             )
+        if table.kind not in TABLES:
+            raise ConfigurationError(f"{table.sql} is no table that rows can be written to")
         self._check_key(table, names)
+        self._check_rights(table, names)
         self._plan = (table, table.arrow_schema(names))
 
     def encoding(self, operator: str) -> Callable[[BinaryIO], Encoder]:
-        columns = TableColumns(operator, self._planned[1])
+        table, schema = self._planned
+        limits = {name: length for name in schema.names if (length := table.column(name).length)}
+        columns = TableColumns(operator, schema, limits)
         return lambda stream: ArrowEncoder(stream, columns)
 
     def target(self) -> Identity:
@@ -144,10 +160,26 @@ class PostgresSink(LedgerSink):
                 raise ConfigurationError(
                     f"key column {name!r} is none of the columns that are written"
                 )
-        if self._key and frozenset(self._key) not in table.unique:
+        key = frozenset(self._key)
+        if self._key and key not in table.unique:
             raise ConfigurationError(
-                f"table {table.sql} has no unique index on {', '.join(self._key)}, which upserts need"
+                f"table {table.sql} has no unique index on {', '.join(self._key)}, which upserts need: one "
+                "over these columns alone, for all rows"
             )
+        if self._key and key not in table.upsertable:
+            raise ConfigurationError(
+                f"table {table.sql} has a unique index on {', '.join(self._key)} that upserts cannot go "
+                "by: it is deferrable, or has another collation than the column"
+            )
+
+    def _check_rights(self, table: Table, names: Sequence[str]) -> None:
+        wanted: dict[str, Sequence[str]] = {"INSERT": names}
+        if self._key:
+            wanted["SELECT"] = names  # An upsert reads what it replaces.
+            others = [name for name in names if name not in self._key]
+            if others:
+                wanted["UPDATE"] = others
+        check_rights(self._server, table, wanted)
 
 
 class PostgresConnection(LedgerConnection):
@@ -221,7 +253,7 @@ class _Transaction(LedgerTransaction):
         if data.schema not in self._written:
             self._written.append(data.schema)
             self._check_table()
-        place = {} if self._table.schema is None else {"db_schema_name": self._table.schema}
+        place = {"db_schema_name": self._table.schema}
         doing = self._server.errors(f"cannot write to {self._table.sql}", SinkDataError)
         with doing, self._connection.cursor() as cursor:
             if self._key:
@@ -267,27 +299,70 @@ class _Transaction(LedgerTransaction):
                 check_columns(self._connection, self._table, schema)
 
     def _gather(self, cursor: Any, data: pa.Table) -> None:
-        """Put rows into a temporary table, with their order."""
+        """Put rows into a temporary table, with their order.
+
+        Its columns are those of the table, so that two keys are the same one here if they are there.
+        """
         first = self._merged
         self._merged += len(data)
+        if not first:
+            declared = ", ".join(
+                f"{quoted(name)} {self._table.column(name).declared}" for name in data.schema.names
+            )
+            cursor.execute(f"CREATE TEMPORARY TABLE {_ORDER} ({declared}, {_ORDER} bigint)")
         order = pa.array(range(first, self._merged), pa.int64())
-        mode = "append" if first else "create"
-        cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode=mode, temporary=True)
+        cursor.adbc_ingest(_ORDER, data.append_column(_ORDER, order), mode="append", temporary=True)
 
 
 class TableColumns(ColumnEncoder):
-    """Refuses what no table could ever hold: its commit would fail for ever."""
+    """Refuses what the table could never hold: its commit would fail for ever.
+
+    `limits` says how many characters the texts of a column may have.
+    """
+
+    def __init__(
+        self, operator: str, schema: pa.Schema, limits: Mapping[str, int] | None = None
+    ) -> None:
+        super().__init__(operator, schema)
+        self._limits = dict(limits or {})
 
     def encode(self, batch: Batch) -> pa.RecordBatch:
         encoded = super().encode(batch)
         for name, column in zip(encoded.schema.names, encoded.columns, strict=True):
-            if not pa.types.is_string(column.type):
-                continue
-            held = pc.match_substring(column, "\0")
-            if pc.any(held).as_py():
-                record = encoded.slice(pc.index(held, True).as_py(), 1).to_pylist()[0]
-                raise SinkDataError(
-                    f"{self._operator}: column {name!r}: PostgreSQL has no texts with the character "
-                    f"U+0000; in record {record!r:.500}"
-                )
+            for found, why in self._refused(name, column):
+                if pc.any(found).as_py():
+                    record = _shown(encoded, pc.index(found, True).as_py())
+                    raise SinkDataError(
+                        f"{self._operator}: column {name!r}: {why}; in record {record!r:.500}"
+                    )
         return encoded
+
+    def _refused(self, name: str, column: pa.Array) -> Iterator[tuple[pa.Array, str]]:
+        """For each value whether it is refused, and why."""
+        kind = column.type
+        if pa.types.is_string(kind):
+            yield (
+                pc.match_substring(column, "\0"),
+                "PostgreSQL has no texts with the character U+0000",
+            )
+        if (most := self._limits.get(name)) is not None:
+            # Blanks that are too much at the end are cut off by the server.
+            length = pc.utf8_length(pc.utf8_rtrim(column, " "))
+            yield pc.greater(length, most), f"the table takes at most {most} characters"
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            times = column.cast(pa.int32() if pa.types.is_date(kind) else pa.int64())
+            first, last = _DAYS if pa.types.is_date(kind) else _MICROSECONDS
+            outside = pc.or_(pc.less(times, first), pc.greater(times, last))
+            yield outside, "PostgreSQL has no such time: they begin in 4713 BC"
+
+
+def _shown(batch: pa.RecordBatch, place: int) -> dict[str, Any]:
+    """A record for a message; times that Python does not have are numbers in it."""
+    record = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            record[name] = column[place].as_py()
+        except (OverflowError, ValueError):
+            whole = pa.int32() if pa.types.is_date32(column.type) else pa.int64()
+            record[name] = column.slice(place, 1).cast(whole)[0].as_py()
+    return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection
 from contextlib import AbstractContextManager, suppress
 from typing import Any
@@ -19,6 +20,8 @@ _LOG_BYTES = 32 * 1024 * 1024
 _COUNT_FIRST, _COUNT_MAX = 100, 2000
 _BYTES = 4 * 1024 * 1024
 """How many messages are fetched at a time: about so many bytes."""
+_HELD_BYTES = 64 * 1024 * 1024
+"""About how many bytes of messages are held: more than the server decodes, but for a large transaction."""
 
 
 class SlotReader:
@@ -38,6 +41,11 @@ class SlotReader:
         """Up to here at least the cursor goes, unless it holds as many messages as it may."""
         self._taken = 0
         self._count = _COUNT_FIRST
+        self._held: deque[tuple[list[bytes], int]] = deque()
+        """Messages that were fetched together and not taken yet, and how many bytes they are."""
+        self._held_bytes = 0
+        self._known: int | None = None
+        """Up to where all of the log is through once these are taken; None if that is not known."""
         try:
             with self._errors():
                 slot.lock(self._connection)
@@ -73,20 +81,37 @@ class SlotReader:
         other records would stand there, and whoever went on from there would pass over them.
         """
         with self._errors():
-            if self._cursor is None and not self._look():
+            if not self._held and self._cursor is None and not self._look():
                 return [], self._through
+            if self._cursor is not None:
+                self._fetch()
+            messages, size = self._held.popleft() if self._held else ([], 0)
+            self._held_bytes -= size
+            return messages, None if self._held or self._cursor is not None else self._known
+
+    def _fetch(self) -> None:
+        """Fetch what the server has decoded, as much as may be held, and end the transaction behind it.
+
+        For as long as a transaction is open, nothing in the database can be cleaned up (VACUUM).
+        """
+        while self._held_bytes < _HELD_BYTES:
             asked = self._count
             messages = [data for (data,) in self._cursor.fetchmany(asked)]
+            size = sum(map(len, messages))
+            if messages:
+                self._held.append((messages, size))
+                self._held_bytes += size
             self._taken += len(messages)
-            if len(messages) == asked:
-                size = sum(map(len, messages)) // asked + 1
-                self._count = max(1, min(_COUNT_MAX, _BYTES // size))
-                return messages, None
-            self._leave()
-            if self._taken >= _CHANGES:
-                return messages, None
-            self._through = max(self._through, self._slot.decoded(self._connection, self._copy))
-            return messages, self._through
+            if len(messages) < asked:
+                self._leave()
+                self._known = None
+                if self._taken < _CHANGES:
+                    self._through = max(
+                        self._through, self._slot.decoded(self._connection, self._copy)
+                    )
+                    self._known = self._through
+                return
+            self._count = max(1, min(_COUNT_MAX, _BYTES // (size // asked + 1)))
 
     def close(self) -> None:
         cursor, self._cursor = self._cursor, None

@@ -192,6 +192,11 @@ class Slot:
             raise self._error(
                 f"the server is PostgreSQL {version}, this takes {_VERSION_MIN} or later"
             )
+        [(standby,)] = rows(connection, "SELECT pg_is_in_recovery()")
+        if standby:
+            raise self._error(
+                "the server is a standby, whose log cannot be read in this way: give the URI of the primary"
+            )
         [(level,)] = rows(connection, "SHOW wal_level")
         if level != "logical":
             raise self._error(

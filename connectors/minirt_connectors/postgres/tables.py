@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +15,28 @@ from minirt_connectors.postgres.server import TYPES, Server, quoted
 
 _COLUMNS = """
 SELECT a.attname::text, t.typname::text, a.attnotnull, a.atthasdef OR a.attidentity <> '',
-       a.attgenerated <> '' OR a.attidentity = 'a', a.atttypmod::int8
+       a.attgenerated <> '' OR a.attidentity = 'a', a.atttypmod::int8,
+       format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attcollation <> t.typcollation
+           THEN format(' COLLATE %I.%I', n.nspname, c.collname) ELSE '' END
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN (pg_collation c JOIN pg_namespace n ON n.oid = c.collnamespace) ON c.oid = a.attcollation
 WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
 _UNIQUE = """
-SELECT i.indexrelid::int8, a.attname::text
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
-  AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+SELECT i.indexrelid::int8, a.attname::text, i.indimmediate
+  AND coalesce(a.attcollation = i.indcollation[k.place], true)
+FROM pg_index i
+CROSS JOIN LATERAL generate_series(0, i.indnkeyatts - 1) AS k(place)
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.place]
 WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 """
-"""The unique indexes over plain columns alone, without those that they only hold beside (INCLUDE)."""
+"""The unique indexes over plain columns alone, without those that they only hold beside (INCLUDE).
+
+The last column says whether an upsert can go by it: not if it is deferrable, or compares texts otherwise.
+"""
 
 _IDENTITY = """
 SELECT system_identifier::text, current_database()::text, to_regclass($1)::oid::int8::text,
@@ -36,6 +44,21 @@ SELECT system_identifier::text, current_database()::text, to_regclass($1)::oid::
    WHERE c.oid = to_regclass($1))
 FROM pg_control_system()
 """
+
+_PLACE = """
+SELECT n.nspname::text, c.relname::text, c.relkind::text FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)
+"""
+
+_RIGHTS = """
+SELECT row_security_active($1::regclass), coalesce(
+    (SELECT a.attname::text FROM pg_attribute a
+     WHERE a.attrelid = $1::regclass AND a.attname = ANY(string_to_array($2, chr(1)))
+     AND NOT has_column_privilege(a.attrelid, a.attnum, $3) ORDER BY a.attnum LIMIT 1), '')
+"""
+
+TABLES = ("r", "p", "f")
+"""What rows can be written to: tables, partitioned and foreign ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +71,14 @@ class Column:
     given: bool
     generated: bool
     modifier: int
+    declared: str
+    """Its type as SQL declares it, with its length and its collation."""
+
+    @property
+    def length(self) -> int | None:
+        """How many characters a text may have; None for one without a limit."""
+        limited = self.kind in ("varchar", "bpchar") and self.modifier > 4
+        return self.modifier - 4 if limited else None
 
     @property
     def arrow(self) -> pa.DataType | None:
@@ -60,14 +91,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as it is now. `sql` names it in statements, `schema` and `name` to the driver."""
+    """A table as it is now. `sql` names it in statements, `schema` and `name` to the driver.
+
+    `kind` is its `relkind`.
+    """
 
     sql: str
-    schema: str | None
+    schema: str
     name: str
+    kind: str
     columns: tuple[Column, ...]
     unique: frozenset[frozenset[str]]
     """The sets of columns that are unique together."""
+    upsertable: frozenset[frozenset[str]]
+    """Those of them that an upsert can go by."""
 
     def column(self, name: str) -> Column:
         """Raises ConfigurationError if there is none."""
@@ -94,26 +131,61 @@ class Table:
 def read_table(server: Server, name: str) -> Table:
     """What the server says of a table, `name` or `schema.name`.
 
-    Raises ConfigurationError if the table is missing or nobody can connect to the server.
+    A table without a schema is looked for as the server does (`search_path`), and goes by the schema where
+    it was found from then on. Raises ConfigurationError if it is missing or nobody can connect to the
+    server.
     """
     schema, _, short = name.rpartition(".")
-    sql = f"{quoted(schema)}.{quoted(short)}" if schema else quoted(short)
+    asked = f"{quoted(schema)}.{quoted(short)}" if schema else quoted(short)
     try:
         connection = server.connect()
     except StorageError as error:
         raise ConfigurationError(str(error)) from error
     try:
         with server.errors(f"cannot look at table {name}"):
-            columns = _columns(connection, sql)
-            indexes = rows(connection, _UNIQUE, (sql,))
+            found = rows(connection, _PLACE, (asked,))
+            columns = _columns(connection, asked)
+            indexes = rows(connection, _UNIQUE, (asked,))
     finally:
         closed(connection)
-    if not columns:
-        raise ConfigurationError(f"{server.name} has no table {sql}; create it first")
+    if not columns or not found:
+        raise ConfigurationError(f"{server.name} has no table {asked}; create it first")
+    [(schema, short, kind)] = found
     unique: dict[int, set[str]] = {}
-    for index, column in indexes:
+    for index, column, _ in indexes:
         unique.setdefault(index, set()).add(column)
-    return Table(sql, schema or None, short, columns, frozenset(map(frozenset, unique.values())))
+    unfit = {index for index, _, upsertable in indexes if not upsertable}
+    return Table(
+        f"{quoted(schema)}.{quoted(short)}",
+        *(schema, short, kind, columns),
+        frozenset(map(frozenset, unique.values())),
+        frozenset(frozenset(own) for index, own in unique.items() if index not in unfit),
+    )
+
+
+def check_rights(server: Server, table: Table, wanted: Mapping[str, Sequence[str]]) -> None:
+    """Raise ConfigurationError if the user may not do what `wanted` says with columns of a table.
+
+    Its keys are privileges such as INSERT, its values names of columns.
+    """
+    connection = server.connect()
+    try:
+        with server.errors(f"cannot look at the rights on {table.sql}"):
+            for privilege, names in wanted.items():
+                asked = (table.sql, "\x01".join(names), privilege)
+                [(hidden, refused)] = rows(connection, _RIGHTS, asked)
+                if refused:
+                    raise ConfigurationError(
+                        f"{server.name}: this user has no right to {privilege} column {refused!r} of "
+                        f"{table.sql}: GRANT {privilege} ON {table.sql} TO ..."
+                    )
+                if hidden:
+                    raise ConfigurationError(
+                        f"{server.name}: row-level security of {table.sql} acts on this user, and rows "
+                        "cannot be copied into such a table: take a user that bypasses it (BYPASSRLS)"
+                    )
+    finally:
+        closed(connection)
 
 
 def identity_of(server: Server, table: Table) -> Identity:

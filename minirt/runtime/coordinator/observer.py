@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from minirt.monitoring.log_lines import LogLine
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import JobStatus
 from minirt.protocol.reports import CheckpointReport, CheckpointUnderWay
@@ -42,6 +43,9 @@ class JobObserver:
 
     def on_comeback(self, error: Exception, delay_s: float) -> None:
         """A worker is gone because of `error`, and comes back after this many seconds; all others go on."""
+
+    def on_output_given_up(self, given_up: GivenUpOutput) -> None:
+        """A restore has dropped output of a sink instead of committing it, as the user wanted."""
 
     def on_told_to_end(self, reason: str) -> None:
         """The job ends because it was told to, by a signal or a request; `on_end` follows."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minirt.clock import Clock
+from minirt.protocol.giving_up import AnnounceGivenUp
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import (
     AnswerSavepoint,
@@ -151,6 +152,8 @@ class JobShell:
                 self._observer.on_comeback(failure.error, delay_s)
             case AnnounceRestart(failure, delay_s):
                 self._observer.on_restart(failure.error, delay_s)
+            case AnnounceGivenUp(given_up):
+                self._observer.on_output_given_up(given_up)
             case EndJob():
                 self.ending = command
 

@@ -26,6 +26,7 @@ from minirt.notebook import facts, table
 from minirt.operations.desk import ControlDesk
 from minirt.operations.port import ControlPort
 from minirt.protocol.barriers import CheckpointMode
+from minirt.protocol.giving_up import GivenUpOutput
 from minirt.protocol.job import JobProtocol
 from minirt.protocol.job_events import EndJob, JobStatus
 from minirt.protocol.reasons import (
@@ -153,6 +154,10 @@ class Recorder(JobObserver):
             )
         for observer in self.observers:
             observer.on_comeback(error, delay_s)
+
+    def on_output_given_up(self, given_up: GivenUpOutput) -> None:
+        for observer in self.observers:
+            observer.on_output_given_up(given_up)
 
     def on_logs(self, lines: Sequence[LogLine]) -> None:
         for observer in self.observers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from minirt.data.batch import Columns, Rows
-from minirt.errors import ConfigurationError, SupersededError
+from minirt.errors import ConfigurationError, SinkDataError, SupersededError
 from minirt.io import (
     Committable,
     CommitterContext,
@@ -54,6 +54,13 @@ class SinkContract(ABC):
     @abstractmethod
     def pending(self) -> list[str]:
         """The names of pending outputs at the target; empty for sinks whose handles hold it all."""
+
+    def never_taken(self) -> Iterable[Any]:
+        """Records that the target takes in no commit, whatever is done about it.
+
+        Empty for a target that takes all of them.
+        """
+        return ()
 
     @pytest.fixture(autouse=True)
     def _crashed_writers(self) -> Iterator[None]:
@@ -178,6 +185,21 @@ class SinkContract(ABC):
         self.commit(sink, self.finished(writer, 1))
         assert self.visible(sink) == [row(1), row(2), row(3)]
 
+    def test_a_record_that_is_never_taken_is_refused_before_a_checkpoint_holds_it(self) -> None:
+        """Its commit would fail for ever, and with it each start from that checkpoint."""
+        refused = list(self.never_taken())
+        if not refused:
+            pytest.skip("the target takes all records")
+        for record in refused:
+            sink = self.new_sink()
+            with pytest.raises(SinkDataError, match=OPERATOR):
+                self.prepared(self.writer(sink), 1, row(1), record)
+        sink = self.after_crash(self.new_sink())
+        self.discard_uncommitted(sink, [], JOB, 2)
+        self.commit(sink, self.prepared(self.writer(sink, generation=2), 2, row(2)))
+        assert self.visible(sink) == [row(2)]
+        assert self.pending() == []
+
     def test_committing_twice_changes_nothing(self) -> None:
         sink = self.new_sink()
         handles = self.prepared(self.writer(sink), 1, row(1))
@@ -259,6 +281,19 @@ class SinkContract(ABC):
         self.discard_uncommitted(sink, [], JOB, 2)
         assert self.pending() == []
         assert self.visible(sink) == []
+
+    def test_output_that_is_given_up_never_shows_and_later_output_does(self) -> None:
+        """A restore that gives up what a checkpoint holds discards it, and commits what comes later."""
+        sink = self.new_sink()
+        self.commit(sink, self.prepared(self.writer(sink), 1, row(1)))
+        self.prepared(self.writer(sink), 2, row(2))
+        sink = self.after_crash(sink)
+        self.discard_uncommitted(sink, [], JOB, 2)
+        assert self.pending() == []
+        self.commit_restored(
+            sink, self.prepared(self.writer(sink, generation=2), 3, row(3)), generation=2
+        )
+        assert self.visible(sink) == [row(1), row(3)]
 
     def test_a_coordinator_that_was_replaced_discards_nothing_of_its_successor(self) -> None:
         sink = self.new_sink()

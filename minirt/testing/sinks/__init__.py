@@ -3,11 +3,12 @@
 `minirt conformance sink package.module:factory` on the command line, `check_sink` in a test.
 
 Theory of operation. A seed draws a *life* (`lives`): what writers write, which checkpoints complete and
-which fail, what is committed, and where the coordinator dies, gets no answer, or is replaced while it goes
-on. `world` plays it with the sink under test: each call that the sink makes to staging and to its ledger
-can be the last one, or get no answer. What readers see must at every moment be whole commits of completed
-checkpoints, each once, and in the end all of them. A life that fails is made smaller as long as it fails
-(`shrink`).
+which fail, what is committed, what the other side refuses for ever and the next start gives up, and where
+the coordinator dies, gets no answer, or is replaced while it goes on. `world` plays it with the sink under
+test: each call that the sink makes to staging and to its ledger can be the last one, or get no answer. What
+readers see must at every moment be whole commits of completed checkpoints, each once, and in the end all of
+them but for what was given up, which nobody ever sees. A life that fails is made smaller as long as it
+fails (`shrink`).
 """
 
 from __future__ import annotations

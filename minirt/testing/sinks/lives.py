@@ -28,6 +28,7 @@ _WEIGHTS = {
     "zombie discards": 1,
     "stranger": 1,
     "fork": 1,
+    "give up": 1,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from minirt.errors import StorageError
+from minirt.errors import MinirtError, StorageError
 from minirt.io.base import Sink
 from minirt.io.ledger import (
     LedgerConnection,
@@ -52,16 +52,24 @@ class Fault:
 
     KINDS = ("dies before", "dies behind", "error before", "error behind")
 
-    def __init__(self, at: int | None, kind: str, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        at: int | None,
+        kind: str,
+        note: Callable[[str], None],
+        error: type[MinirtError] = LostAnswerError,
+    ) -> None:
         self._left = at
         self._kind = kind
+        self._error = error
         self._note = note
         self.struck = False
         self.dead = False
 
     def arm(self, fresh: Fault) -> None:
         """Strike anew, as `fresh` says: the process lives on, and makes other calls."""
-        self._left, self._kind, self.struck = fresh._left, fresh._kind, False
+        self._left, self._kind, self._error = fresh._left, fresh._kind, fresh._error
+        self.struck = False
 
     def call(self, action: str, do: Callable[[], T]) -> T:
         """Make a call, unless it is not to be made."""
@@ -80,7 +88,7 @@ class Fault:
             do()
         if died:
             raise ProcessDiedError
-        raise LostAnswerError(f"injected: no answer to {action}")
+        raise self._error(f"injected: no answer to {action}")
 
 
 class FaultyStaging:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgpack
 
 from minirt.data.batch import Rows
-from minirt.errors import SupersededError
+from minirt.errors import SinkDataError, SupersededError
 from minirt.io.base import (
     Committable,
     CommitterContext,
@@ -90,6 +90,8 @@ class _World:
         self._zombies: list[_Process] = []
         self._strangers = 0
         self._at_once = True
+        self._given_up: set[int] = set()
+        """The ids of records that nobody may ever see."""
 
     def live(self, step: Step | None) -> None:
         """Live through one step, or through the end."""
@@ -134,6 +136,7 @@ class _World:
             "zombie discards": self._zombie_discards,
             "stranger": self._stranger,
             "fork": self._fork,
+            "give up": self._give_up,
         }[step.kind](step)
 
     # What happens to the job itself.
@@ -171,6 +174,31 @@ class _World:
             self._guarded(
                 current, step, lambda: self._committer(current).commit(older.committables)
             )
+
+    def _give_up(self, step: Step) -> None:
+        """The other side refuses what a complete checkpoint holds, and the next start gives it up.
+
+        No later start commits it, nor does who was replaced: what is pending is gone.
+        """
+        self._carried += self._prepared()
+        manifest = _Manifest(tuple(self._carried), tuple(self._positions))
+        self._manifests.append(manifest)
+        current = self._current
+        assert current is not None
+        current.owed = manifest.committables
+        refusal = Fault(step.at or 0, "error before", self.outcome.trace.append, SinkDataError)
+        current.fault.arm(refusal)
+        self._guarded(current, step, lambda: self._commit_all(current), current.fault)
+        self._stop(zombie=False)
+        for zombie in [] if self._at_once else list(self._zombies):
+            self._bury(zombie)
+        self._given_up |= _covered(manifest) - set(self._trial.visible())
+        dropped = list(manifest.committables)
+        self._manifests = [
+            replace(each, committables=tuple(c for c in each.committables if c not in dropped))
+            for each in self._manifests
+        ]
+        self._start(step)
 
     def _prepared(self) -> list[Committable]:
         self._checkpoint_id += 1
@@ -366,7 +394,9 @@ class _World:
         own = set(seen) - strangers
         if lost := strangers - set(seen):
             self._complain(f"lost, of another job: {sorted(lost)}")
-        covered = [_covered(manifest) for manifest in self._manifests]
+        if found := self._given_up & set(seen):
+            self._complain(f"shown, although given up: {sorted(found)}")
+        covered = [_covered(manifest) - self._given_up for manifest in self._manifests]
         if early := own - covered[-1]:
             self._complain(f"shown before a checkpoint holds them: {sorted(early)}")
         elif self._at_once and own not in covered:
