@@ -8,14 +8,14 @@ and the reason names its values.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -52,6 +52,13 @@ _SAME = frozenset({bool, int, float, str, bytes, dt.date, dt.timedelta, UUID})
 
 _NO_COLUMN = (pa.ArrowException, TypeError, ValueError, OverflowError)
 _NONE = type(None)
+_TYPES = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+}
 
 
 @dataclass(slots=True)
@@ -86,10 +93,7 @@ def lay_out(records: Sequence[Any], names: Collection[str] | None = None) -> Lai
         if strange is not None or not all(issubclass(kind, Mapping) for kind in kinds):
             raise ValueError(f"the {type(strange).__name__} {shown(strange)} is no dict")
         laid.identical = False
-    known, even = _names(records, laid)
-    wanted = known if names is None else [name for name in known if name in names]
-    for name in wanted:
-        values = [record[name] for record in records] if even else [r.get(name) for r in records]
+    for name, values in _columns(records, names, laid):
         try:
             laid.arrays[name], identical = column_of(values)
         except ValueError as error:
@@ -99,40 +103,63 @@ def lay_out(records: Sequence[Any], names: Collection[str] | None = None) -> Lai
     return laid
 
 
-def _names(records: Sequence[Any], laid: LaidOut) -> tuple[list[str], bool]:
-    """The names of the columns in the order in which they come, and whether each record has all."""
-    shapes = dict.fromkeys(map(tuple, records))
-    known = list(dict.fromkeys(chain(*shapes)))
-    strange = next((name for name in known if not isinstance(name, str)), None)
+def _columns(
+    records: Sequence[Any], names: Collection[str] | None, laid: LaidOut
+) -> Iterable[tuple[str, Sequence[Any]]]:
+    """The name and the values of each column, in the order in which names come."""
+    first = records[0].keys()
+    wanted = [name for name in first if names is None or name in names]
+    # Few batches differ: then most have another number of fields, or lack one.
+    if names is None:
+        alike = sum(map(len, records)) == len(first) * len(records)
+    else:
+        alike = len(wanted) == len(names)
+    columns = _values(records, wanted) if alike else None
+    if columns is None:
+        known = dict.fromkeys(chain(*records))
+        wanted = [name for name in known if names is None or name in names]
+        columns = [[record.get(name) for record in records] for name in wanted]
+        other = next((record for record in records if record.keys() != first), None)
+        if other is not None:
+            laid.differing, laid.identical = (records[0], other), False
+    strange = next((name for name in wanted if not isinstance(name, str)), None)
     if strange is not None:
         raise ValueError(f"a column is named by a str, not by {shown(strange)}")
-    even = all(len(shape) == len(known) for shape in shapes)
-    laid.identical &= len(shapes) == 1
-    if not even:
-        first = records[0].keys()
-        other = next(record for record in records if record.keys() != first)
-        laid.differing = records[0], other
-    return known, even
+    return zip(wanted, columns, strict=True)
 
 
-def column_of(values: list[Any]) -> tuple[pa.Array, bool]:
+def _values(records: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
+    """The values of each column; None if a record lacks one."""
+    if not names:
+        return []
+    rows: Iterable[Any] = map(itemgetter(*names), records)
+    try:
+        return [list(rows)] if len(names) == 1 else [*zip(*rows, strict=True)]
+    except KeyError:
+        return None
+
+
+def column_of(values: Sequence[Any]) -> tuple[pa.Array, bool]:
     """A column of these values, and whether they come out of it identical, and not only equal.
 
     Raises ValueError, which says which values make no column.
     """
     zones: set[str] = set()
-    identical = _check(values, zones)
+    kinds = set(map(type, values))
+    kinds.discard(_NONE)
+    identical = _check(values, kinds, zones)
     try:
-        array = pa.array(values)
+        # To be told the type saves Arrow a look at each value.
+        array = pa.array(values, _TYPES.get(*kinds) if len(kinds) == 1 else None)
         if zones:
             array = _in_one_zone(array, zones)
     except _NO_COLUMN as error:
         raise ValueError(no_column(error)) from error
     # Arrow gives Decimals as many digits as those of a batch need: so batches would differ in type.
-    type = steady_type(array.type)
-    if type != array.type:
+    steady = steady_type(array.type)
+    if steady != array.type:
         with suppress(pa.ArrowInvalid):
-            array = array.cast(type)
+            array = array.cast(steady)
     return array, identical
 
 
@@ -152,8 +179,12 @@ def _in_utc(type: pa.DataType) -> pa.DataType:
     return pa.timestamp(type.unit, "UTC") if has_zone else type
 
 
+def _family(kind: type) -> str | None:
+    return _family_of(kind)
+
+
 @lru_cache(maxsize=1024)
-def _family(kind: Hashable) -> str | None:
+def _family_of(kind: Hashable) -> str | None:
     """What kind of column values of a type make; None if they make none that keeps them."""
     assert isinstance(kind, type)
     if issubclass(kind, Enum):
@@ -167,13 +198,17 @@ def _family(kind: Hashable) -> str | None:
     return None
 
 
-def _check(values: Sequence[Any], zones: set[str]) -> bool:
+def _check_all(values: Sequence[Any], zones: set[str]) -> bool:
+    kinds = set(map(type, values))
+    kinds.discard(_NONE)
+    return _check(values, kinds, zones)
+
+
+def _check(values: Sequence[Any], kinds: set[type], zones: set[str]) -> bool:
     """Whether values come out of a column identical; notes the zones of datetimes, "" for no name.
 
     Raises ValueError for values that would not come out equal.
     """
-    kinds = set(map(type, values))
-    kinds.discard(_NONE)
     if len(kinds) == 1 and kinds <= _SAME:
         return True
     families = {_family(kind): kind for kind in kinds}
@@ -225,7 +260,7 @@ def _mixed(values: Sequence[Any], families: Mapping[str | None, type]) -> str:
 
 
 def _check_lists(values: Sequence[Any], zones: set[str]) -> bool:
-    return _check([*chain.from_iterable(values)], zones)
+    return _check_all([*chain.from_iterable(values)], zones)
 
 
 def _check_dicts(values: Sequence[Any], zones: set[str]) -> bool:
@@ -243,7 +278,7 @@ def _check_dicts(values: Sequence[Any], zones: set[str]) -> bool:
     identical = len(shapes) == 1
     for name in first:
         try:
-            identical &= _check([value[name] for value in values], zones)
+            identical &= _check_all([value[name] for value in values], zones)
         except ValueError as error:
             raise ValueError(f"field {name!r}: {error}") from error
     return identical
