@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -82,7 +82,7 @@ def _has_leaf(type: pa.DataType, check: Any) -> bool:
     return found
 
 
-def _check_alike(values: Iterable[Any], type: pa.DataType, column: str) -> None:
+def _check_alike(values: Sequence[Any], type: pa.DataType, column: str) -> None:
     """Raises UnlikeTypesError for two values of different kinds in what Arrow took for one column."""
     if pa.types.is_struct(type):
         there = [value for value in values if value is not None]
@@ -94,7 +94,7 @@ def _check_alike(values: Iterable[Any], type: pa.DataType, column: str) -> None:
         if _is_mixable(type.value_type):
             parts = [one for value in values if value is not None for one in value]
             _check_alike(parts, type.value_type, f"{column}[]")
-    else:
+    elif not _are_plainly_alike(values):
         kinds: dict[str, Any] = {}
         for value in values:
             if value is not None:
@@ -105,6 +105,16 @@ def _check_alike(values: Iterable[Any], type: pa.DataType, column: str) -> None:
         if any(kind.startswith("time ") for kind in kinds):
             [(kind, value)] = kinds.items()
             raise UnlikeTypesError(column, kind, type, value)
+
+
+def _are_plainly_alike(values: Sequence[Any]) -> bool:
+    """Whether the values are of one type, and with or without a zone all of them: most columns are."""
+    types = set(map(type, values)) - {type(None)}
+    if types <= {bytes} or types <= {dt.date}:
+        return True
+    if types == {dt.datetime}:
+        return len({value.tzinfo is None for value in values if value is not None}) == 1
+    return types == {dt.time} and all(value is None or value.tzinfo is None for value in values)
 
 
 def _kind(value: Any) -> str:
