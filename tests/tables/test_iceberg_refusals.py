@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -222,7 +223,7 @@ def test_a_commit_names_no_file_that_is_gone_or_was_changed(place: Place, count:
     assert place.rows(name) == [{"id": -1}]
 
 
-def test_a_catalog_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_is_found_by_its_name(tmp_path: Path) -> None:
     lake = Place(tmp_path, "lake")
     name = lake.create(NestedField(1, "id", LongType(), required=False))
     with pytest.raises(rt.ConfigurationError, match=r"under the name 'minirt'.*catalog=\{'name'"):
@@ -231,8 +232,10 @@ def test_a_catalog_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monk
     IcebergSource(named, name).validate()
     sink = IcebergSink(named, name)
     lake.commit(sink, lake.prepared(sink, {"id": 1}))
-    for key, value in lake.properties.items():
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__CONFIGURED__{key.upper()}", value)
+    configured = {
+        f"PYICEBERG_CATALOG__CONFIGURED__{key.upper()}": value
+        for key, value in lake.properties.items()
+    }
     lake.catalog = SqlCatalog("configured", **lake.properties)
     lake.catalog.create_namespace("db")
     there = lake.create(NestedField(1, "id", LongType(), required=False))
@@ -240,7 +243,7 @@ def test_a_catalog_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monk
         "from minirt_connectors.iceberg import IcebergSink; "
         f"IcebergSink('configured', {there!r}).validate()"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, **configured}, check=True)
     for nothing in ("", {}, {"name": ""}, {"name": 7}, None):
         with pytest.raises(rt.ConfigurationError, match="catalog"):
             IcebergSink(nothing, name)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ def catalog_of(name: str, properties: Mapping[str, str], answer_s: float) -> Any
     told = Config().get_catalog_config(name) or {}
     all_of_it: dict[str, Any] = merge_config(told, dict(properties))
     if not _is_rest(all_of_it):
-        return load_catalog(name, **properties)
+        return load_catalog(name, **all_of_it)
 
     class Patient(RestCatalog):  # type: ignore[misc]
         def _create_session(self) -> Any:
