@@ -22,8 +22,10 @@ from minirt.operators.common.aggregation import (
     inputs_of,
     outputs,
     own_groups,
+    repeatable,
 )
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.columns import to_columns
 from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -102,17 +104,15 @@ class AggregateOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: AggregateSpec) -> None:
         super().__init__(ctx)
         self._spec = spec
-        self._table = ArrayTable(ctx.keys[0].columns, spec.aggregates, ctx.label)
+        self._table = ArrayTable(ctx.keys[0].columns, repeatable(spec.aggregates, ctx), ctx.label)
         self._emit_at: float | None = None
 
     def process(self, batch: Batch, input_index: int) -> None:
         if not len(batch):
             return
         columns = to_columns(batch, self.ctx.label)
-        try:
+        with Calling(self.ctx.label, otherwise=columns.table.schema.names):
             changed = self._take_in(columns)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if self._spec.emit == "updates":
             self._emit(self._table.results, changed)
             return
@@ -165,10 +165,8 @@ class AggregateOperator(Operator):
             yield
 
     def _emit(self, results_of: ResultsOf, slots: Slots) -> None:
-        try:
+        with Calling(self.ctx.label, otherwise=outputs(self._spec.aggregates)):
             results = self._results_of(results_of, slots)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
         self.ctx.emit(results)
 
     def _results_of(self, results_of: ResultsOf, slots: Slots) -> Columns:
