@@ -53,6 +53,7 @@ What many of these need:
 
     clock, threads, filesystems, standard_streams   each opened or started in one place
     by_value    pickles what travels to other processes, with the program's own functions
+    script_classes  finds the classes of the program again when a value is read
     process_names   by which a dead process can be told from any other
     notebook    how values show themselves in notebooks
 """

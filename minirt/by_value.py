@@ -11,7 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
-from cloudpickle.cloudpickle import list_registry_pickle_by_value
+from cloudpickle.cloudpickle import (
+    _class_setstate,
+    _make_skeleton_class,
+    _make_skeleton_enum,
+    list_registry_pickle_by_value,
+)
+
+from minirt.script_classes import came_with_job, fill_class, name_of
 
 CachedFunction = type(functools.cache(len))
 
@@ -89,3 +96,17 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         },
         cloudpickle.Pickler.dispatch_table,
     )
+
+    def reducer_override(self, value: Any) -> Any:
+        """Have classes that travel by value tell their qualified name, by which readers find them."""
+        reduced = super().reducer_override(value)
+        if not (isinstance(value, type) and isinstance(reduced, tuple) and len(reduced) == 6):
+            return reduced
+        make, arguments, state, _, _, fill = reduced
+        if make not in _MAKE_CLASSES or fill is not _class_setstate:
+            return reduced
+        named = (value.__module__, name_of(value), arguments[-2], make, arguments)
+        return came_with_job, named, state, None, None, fill_class
+
+
+_MAKE_CLASSES = (_make_skeleton_class, _make_skeleton_enum)

@@ -196,6 +196,8 @@ class Fold(Aggregate):
 
     needs_column: ClassVar = False
     repeats: ClassVar = True
+    in_one_order: ClassVar = False
+    """Whether sets that it remembers have one order, however they grew; the runtime turns that on."""
 
     type: pa.DataType | None = None
 

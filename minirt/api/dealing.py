@@ -12,8 +12,9 @@ from minirt.api.keys import KeySpec, key_parts, routing_key
 from minirt.errors import ConfigurationError
 from minirt.graph.partitioning import Partitioning
 from minirt.operators.common.checks import check_instance
-from minirt.operators.common.functions import check_function
+from minirt.operators.common.functions import check_function, check_stable
 from minirt.partitionings import PARTITIONINGS, Broadcast, Custom, Hash
+from minirt.partitionings.common.by_key import PARTS_KEYS
 
 
 def dealt_ports(ports: Iterable[Port], partitioning: Partitioning, label: str) -> tuple[Port, ...]:
@@ -57,10 +58,14 @@ def custom(
     label: str,
 ) -> Custom:
     """The partitioning by a function of the user's. Raises ConfigurationError."""
-    check_function(function, label, "the key", "the parallelism")
+    check_function(function, label, "the key", "the parallelism", returns="an index")
     if not isinstance(pure, bool):
         raise ConfigurationError(f"{label}: pure is True or False, not {pure!r}")
-    return Custom(function, routing_key(key_parts(key), schema, label), pure)
+    partitioning = Custom(function, routing_key(key_parts(key), schema, label), pure)
+    if pure:
+        check_stable(function, label, PARTS_KEYS)
+        partitioning.check(schema, label)
+    return partitioning
 
 
 def check_own(partitioning: object, schema: pa.Schema | None, label: str) -> None:

@@ -35,7 +35,7 @@ def routing_key(parts: Sequence[Any], schema: pa.Schema | None, label: str) -> K
     """The selector of a key that only the user's partitioner sees: of any type."""
     selector = _selector(parts, schema, label)
     if selector.function is not None:
-        check_function(selector.function, label, "the record")
+        check_function(selector.function, label, "the record", returns="the key")
     return selector
 
 

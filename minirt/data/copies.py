@@ -22,7 +22,7 @@ from uuid import UUID
 
 import numpy as np
 
-_UNCHANGING = (
+UNCHANGING = (
     *(type(None), bool, int, float, complex, str, bytes, frozenset, range, Decimal, UUID),
     *(dt.date, dt.datetime, dt.time, dt.timedelta, dt.timezone),
     *(re.Pattern, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
@@ -123,7 +123,7 @@ def _copied_object(value: Any) -> Any:
 
 _COPIERS = _Copiers(
     {
-        **dict.fromkeys(_UNCHANGING),
+        **dict.fromkeys(UNCHANGING),
         dict: _copied_dict,
         list: _copied_list,
         tuple: _copied_tuple,

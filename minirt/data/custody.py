@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from minirt.data.batch import Columns
 from minirt.data.codec import decode_columns, encode_columns
 from minirt.data.copies import can_change, copied, copied_all
 from minirt.data.keeping import changes_nothing, keeps_nothing
+from minirt.data.set_order import all_in_set_order, in_set_order
 from minirt.data.values import pack_value, shown
 from minirt.errors import UserCodeError
 from minirt.wording import named
@@ -27,6 +28,17 @@ _WATCHED_MAX = 4096
 
 class Custody:
     """Copies each value that passes, unless nobody could change it."""
+
+    settles: ClassVar[bool] = False
+    """Tells that `settle` may return another object."""
+
+    def settle(self, value: Any) -> Any:
+        """A value of state in the form in which functions see it, also after it was stored and read."""
+        return value
+
+    def settle_all(self, values: list[Any]) -> list[Any]:
+        """As `settle`; the list itself if nothing in it changes."""
+        return values
 
     def take(self, value: Any) -> Any:
         """The value that a function hands over, in a form that the runtime may hold."""
@@ -95,11 +107,54 @@ class Sharing(Custody):
         return True
 
 
-def custody_of(options: Options, owner: str) -> Custody:
-    """The custody that the options ask for."""
+class Repeating(Custody):
+    """What another custody does; and sets in state have one order, however they grew.
+
+    For a subtask that may have to give out the same results again. Sets are put in order whenever they are
+    read, so that it makes no difference whether they were stored and read again meanwhile.
+    """
+
+    settles: ClassVar[bool] = True
+
+    def __init__(self, custody: Custody) -> None:
+        self._custody = custody
+        self.take, self.take_all = custody.take, custody.take_all  # type: ignore[method-assign]
+        self.take_columns = custody.take_columns  # type: ignore[method-assign]
+        self.part_all = custody.part_all  # type: ignore[method-assign]
+
+    def settle(self, value: Any) -> Any:
+        return in_set_order(value)
+
+    def settle_all(self, values: list[Any]) -> list[Any]:
+        return all_in_set_order(values)
+
+    def lend(self, value: Any) -> Any:
+        return in_set_order(self._custody.lend(value))
+
+    def lend_all(self, values: list[Any]) -> list[Any]:
+        return all_in_set_order(self._custody.lend_all(values))
+
+    def trusts(self, function: Any) -> bool:
+        return self._custody.trusts(function)
+
+    def leaves_unchanged(self, function: Any) -> bool:
+        return self._custody.leaves_unchanged(function)
+
+    def watch(self, given: Iterable[Any]) -> None:
+        self._custody.watch(given)
+
+    def check(self) -> None:
+        self._custody.check()
+
+
+def custody_of(options: Options, owner: str, *, repeats: bool = False) -> Custody:
+    """The custody that the options ask for; `repeats` as in OperatorContext."""
+    custody: Custody
     if options.detect_mutation:
-        return Watching(owner)
-    return Sharing() if options.share_records else Custody()
+        custody = Watching(owner)
+    else:
+        custody = Sharing() if options.share_records else Custody()
+    return Repeating(custody) if repeats else custody
 
 
 class Watching(Custody):

@@ -19,6 +19,7 @@ from minirt import by_value
 from minirt.data.errors import MalformedDataError, UnsupportedRecordError
 from minirt.data.extensions import CODE_OF, PACK, UNPACK, Code
 from minirt.errors import MinirtError, UserCodeError
+from minirt.script_classes import load_value
 from minirt.wording import given_in_call
 
 _DEPTH_MAX = 400
@@ -266,7 +267,7 @@ def _unpack_extension(on_pickle: Callable[[bytes], Any], code: int, data: bytes)
 def _load_pickle(data: bytes) -> Any:
     """The failing code most likely belongs to the user's own types; the data need not be damaged."""
     try:
-        return pickle.loads(data)
+        return load_value(data)
     except pickle.UnpicklingError as error:
         raise MalformedDataError(f"a pickle cannot be loaded ({error})") from error
     except Exception as error:

@@ -23,8 +23,10 @@ from minirt.operators.common.aggregation import (
     outputs,
     own_groups,
     reading_of,
+    repeatable,
 )
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.columns import needed_columns
 from minirt.operators.common.filling import AggregatesFilling, StateFilling
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -103,7 +105,7 @@ class AggregateOperator(Operator):
     def __init__(self, ctx: OperatorContext, spec: AggregateSpec) -> None:
         super().__init__(ctx)
         self._spec = spec
-        self._table = ArrayTable(ctx.keys[0].columns, spec.aggregates, ctx.label)
+        self._table = ArrayTable(ctx.keys[0].columns, repeatable(spec.aggregates, ctx), ctx.label)
         self._reading = reading_of(ctx.keys[0], spec.aggregates)
         self._emit_at: float | None = None
 
@@ -111,10 +113,8 @@ class AggregateOperator(Operator):
         if not len(batch):
             return
         columns = needed_columns(batch, self.ctx.label, self._reading)
-        try:
+        with Calling(self.ctx.label, otherwise=columns.table.schema.names):
             changed = self._take_in(columns)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if self._spec.emit == "updates":
             self._emit(self._table.results, changed)
             return
@@ -167,10 +167,8 @@ class AggregateOperator(Operator):
             yield
 
     def _emit(self, results_of: ResultsOf, slots: Slots) -> None:
-        try:
+        with Calling(self.ctx.label, otherwise=outputs(self._spec.aggregates)):
             results = self._results_of(results_of, slots)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, outputs(self._spec.aggregates)) from error
         self.ctx.emit(results)
 
     def _results_of(self, results_of: ResultsOf, slots: Slots) -> Columns:

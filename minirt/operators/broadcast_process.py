@@ -9,7 +9,8 @@ from minirt.data.batch import Batch, Rows
 from minirt.errors import ConfigurationError
 from minirt.functions import BroadcastProcess
 from minirt.graph.operator_spec import Site
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.checks import check_instance, check_methods
 from minirt.operators.common.keyed import named, only
 from minirt.operators.common.results import Produced, emit_results, rows_with_times
@@ -79,9 +80,8 @@ class BroadcastProcessOperator(KeyedProcessOperator):
             return
         self.domain, self.state.key, self._broadcast.writable = "event", NO_KEY, True
         try:
-            emit_results(self._of_broadcast(batch.rows()), self.ctx)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
+            with Calling(self.ctx.label):
+                emit_results(self._of_broadcast(batch.rows()), self.ctx)
         finally:
             self._broadcast.writable = False
 

@@ -14,7 +14,8 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.keys import distinct_keys, key_groups
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.held_for import check_use, held_for
 from minirt.operators.common.keyed import KeyedOperator, check_stored_keys, keys_of
 from minirt.state.event_times import EventTimes
@@ -112,10 +113,8 @@ class DistinctOperator(KeyedOperator):
         super().restore(sections, exact=exact)
 
     def _keys_of(self, batch: Batch) -> list[Any]:
-        try:
+        with Calling(self.ctx.label):
             keys = keys_of(batch, self.ctx.keys[0])
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
         records = batch.records if isinstance(batch, Rows) else keys
         check_stored_keys(keys, records, self.ctx.label)
         return distinct_keys(keys)

@@ -16,7 +16,8 @@ from minirt.data.batch import Batch, Rows
 from minirt.data.expressions import Conditions, ExpressionError, without_records
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.columns import expression_failed, laid_columns
 from minirt.operators.common.functions import check_function
 
@@ -36,7 +37,7 @@ class FilterSpec(OperatorSpec):
         return function_name(self.predicate)
 
     def check(self, site: Site) -> None:
-        check_function(self.predicate, site.label, "the record")
+        check_function(self.predicate, site.label, "the record", returns="True or False")
 
     def output_schema(self, site: Site) -> pa.Schema | None:
         return site.schema
@@ -95,17 +96,21 @@ class FilterOperator(Operator):
             self.ctx.emit(copied(kept))
 
     def _chosen(self, rows: Rows) -> Rows:
-        try:
+        with Calling(self.ctx.label):
             return self._kept(rows) if self._trusted else self._taken(rows)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def _kept(self, rows: Rows) -> Rows:
         keep, times = self._predicate, rows.timestamps
         upcoming = iter(rows.records)
         wanted = [keep(record) for record in upcoming]
+        try:
+            kept = list(compress(rows.records, wanted))
+        except Exception:  # Some answer is no bool, and is neither true nor false.
+            upcoming = iter(rows.records)
+            wanted = [bool(answer) for answer, record in zip(wanted, upcoming, strict=True)]
+            raise
         kept_times = None if times is None else list(compress(times, wanted))
-        return Rows(list(compress(rows.records, wanted)), kept_times)
+        return Rows(kept, kept_times)
 
     def _taken(self, rows: Rows) -> Rows:
         keep, take, upcoming = self._predicate, self.ctx.custody.take, iter(rows.records)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from minirt.data.batch import Batch, Rows
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.functions import check_function
 from minirt.operators.common.results import CHUNK_RECORDS, several
 
@@ -29,7 +30,13 @@ class FlatMapSpec(OperatorSpec):
         return function_name(self.function)
 
     def check(self, site: Site) -> None:
-        check_function(self.function, site.label, "the record", may_yield=True)
+        check_function(
+            self.function,
+            site.label,
+            "the record",
+            may_yield=True,
+            returns="a list of records, or yield them",
+        )
 
     def build(self, ctx: OperatorContext) -> Operator:
         return FlatMapOperator(ctx, self.function)
@@ -49,8 +56,20 @@ class CoFlatMapSpec(OperatorSpec):
     right: Callable[[Any], Any]
 
     def check(self, site: Site) -> None:
-        check_function(self.left, site.label, "the left record", may_yield=True)
-        check_function(self.right, site.label, "the right record", may_yield=True)
+        check_function(
+            self.left,
+            site.label,
+            "the left record",
+            may_yield=True,
+            returns="a list of records, or yield them",
+        )
+        check_function(
+            self.right,
+            site.label,
+            "the right record",
+            may_yield=True,
+            returns="a list of records, or yield them",
+        )
 
     def build(self, ctx: OperatorContext) -> Operator:
         return FlatMapOperator(ctx, self.left, self.right)
@@ -65,13 +84,11 @@ class FlatMapOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> None:
         rows, function = batch.rows(), self._functions[input_index]
-        try:
+        with Calling(self.ctx.label):
             if rows.timestamps is None:
                 self._flatten(rows.records, function)
             else:
                 self._flatten_with_times(rows, function)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def _flatten(self, records: list[Any], function: Any) -> None:
         take = self.ctx.custody.take

@@ -15,7 +15,8 @@ from minirt.data.keys import distinct_keys, exact_keys, key_groups
 from minirt.errors import UserCodeError
 from minirt.functions import BroadcastProcess, KeyedCoProcess, KeyedProcess, TimeDomain
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext, shown
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.checks import check_instance, check_methods
 from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.filling import StateFilling, ValuesFilling
@@ -32,6 +33,7 @@ from minirt.state.binding import bind_states, goes_by, keyed_states
 from minirt.state.event_times import EventTimes
 from minirt.state.expiring import Sweeper
 from minirt.state.expiry import EventClock, ProcessingClock
+from minirt.state.kinds_of_state import KindsOfState
 from minirt.state.sections import Section
 from minirt.state.stored import (
     EVENT_TIME,
@@ -124,6 +126,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._clock = ProcessingClock(ctx.now, ctx.monotonic)
         self._sweeper: Sweeper | None = None
         """If any state expires."""
+        self._kinds = KindsOfState.of_process(ctx.label, process)
 
     # What the user's function sees of it.
 
@@ -159,6 +162,8 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     # What the subtask sees of it.
 
     def open(self) -> None:
+        for name in keyed_states(self._process):
+            self._kinds.check_values(name, self.state.table(name).values())
         event = EventClock(self._event_time, self._event_time_of_all)
         expiring = bind_states(
             self._process,
@@ -175,10 +180,8 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
 
     def process(self, batch: Batch, input_index: int) -> None:
         self.domain = "event"
-        try:
+        with Calling(self.ctx.label):
             emit_results(self._results(batch, input_index), self.ctx)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def on_watermark(self, watermark: int) -> Iterable[None]:
         self.watermark = watermark
@@ -222,13 +225,14 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
 
     def snapshot(self) -> Mapping[str, Section]:
         return {
-            **super().snapshot(),
+            **self._kinds.beside(super().snapshot()),
             **named(TIMERS, self._timers.snapshot()),
             EVENT_TIME: self._times.snapshot(),
             **({STATE_CLOCK: pack_event_time(self._clock.tick())} if self._sweeper else {}),
         }
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        self._kinds.check(sections)
         super().restore(sections, exact=exact)
         self._timers.restore(only(TIMERS, sections), filter_groups=not exact)
         if STATE_CLOCK in sections:
@@ -283,13 +287,6 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             self._clock.tick()
             self.timestamp = at
             self.state.change((key,))
-            try:
+            with Calling(self.ctx.label, f"timer at {at} of key {shown(key)}"):
                 emit_results([(due, self._process.on_timer(at, self), at)], self.ctx)
-            except Exception as error:
-                raise _timer_error(self.ctx.label, error, at, key) from error
             yield
-
-
-def _timer_error(label: str, error: Exception, at: int, key: Any) -> Exception:
-    wrapped = user_error(label, error, f"timer at {at} of key {key!r}")
-    return wrapped if isinstance(wrapped, UserCodeError) else error

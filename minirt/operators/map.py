@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from minirt.data.batch import Batch, Rows
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, function_name
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.functions import check_function
 
 
@@ -27,7 +28,7 @@ class MapSpec(OperatorSpec):
         return function_name(self.function)
 
     def check(self, site: Site) -> None:
-        check_function(self.function, site.label, "the record")
+        check_function(self.function, site.label, "the record", returns="a record")
 
     def build(self, ctx: OperatorContext) -> Operator:
         return MapOperator(ctx, self.function)
@@ -47,8 +48,8 @@ class CoMapSpec(OperatorSpec):
     right: Callable[[Any], Any]
 
     def check(self, site: Site) -> None:
-        check_function(self.left, site.label, "the left record")
-        check_function(self.right, site.label, "the right record")
+        check_function(self.left, site.label, "the left record", returns="a record")
+        check_function(self.right, site.label, "the right record", returns="a record")
 
     def build(self, ctx: OperatorContext) -> Operator:
         return MapOperator(ctx, self.left, self.right)
@@ -73,11 +74,9 @@ class MapOperator(Operator):
     def _mapped(self, batch: Batch, input_index: int) -> Rows:
         rows, function, take = batch.rows(), self._functions[input_index], self.ctx.custody.take
         upcoming = iter(rows.records)
-        try:
+        with Calling(self.ctx.label):
             if self._trusted[input_index]:
                 records = [function(record) for record in upcoming]
             else:
                 records = [take(function(record)) for record in upcoming]
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
         return Rows(records, rows.timestamps)

@@ -21,8 +21,8 @@ from minirt.operators.common.base import (
     Wait,
     opening_error,
     shown,
-    user_error,
 )
+from minirt.operators.common.calling import Calling, result_of_each
 from minirt.operators.common.checks import check_flag, check_hooks, check_instance
 from minirt.operators.common.functions import check_arity, check_stateless
 from minirt.operators.common.keyed import check_stored_keys
@@ -185,7 +185,9 @@ class MapAsyncOperator(Operator):
     def process(self, batch: Batch, input_index: int) -> None:
         rows, add = batch.rows(), self._queue.add
         if self._key_of is not None:
-            check_stored_keys([*map(self._key_of, rows.records)], rows.records, self.ctx.label)
+            with Calling(self.ctx.label):
+                keys = result_of_each(self._key_of, rows.records)
+            check_stored_keys(keys, rows.records, self.ctx.label)
         requests = [add(record, time) for record, time in rows_with_times(rows)]
         if requests:
             self._client.send(requests)
@@ -247,7 +249,8 @@ class MapAsyncOperator(Operator):
             return [True] * len(records) if exact else self._in_turn(len(records))
         ctx = self.ctx
         groups = group_range(ctx.subtask, ctx.parallelism, ctx.max_parallelism)
-        keys = [*map(self._key_of, records)]
+        with Calling(ctx.label):
+            keys = result_of_each(self._key_of, records)
         mine = [int(group) in groups for group in key_groups(keys, ctx.max_parallelism)]
         if exact and not all(mine):
             raise ConfigurationError(
@@ -306,7 +309,8 @@ class MapAsyncOperator(Operator):
         error, label = request.error, self.ctx.label
         assert error is not None
         if error is not TIMED_OUT:
-            raise user_error(label, error, request.record) from error
+            with Calling(label, request.record):
+                raise error
         if self._spec.on_timeout == "fail":
             raise UserCodeError(
                 f"operator {label} failed on record {shown(request.record)}\n"

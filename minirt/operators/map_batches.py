@@ -18,7 +18,8 @@ from minirt.graph.operator_spec import (
     StateDealing,
     function_name,
 )
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.columns import check_names, to_columns
 from minirt.operators.common.functions import check_function
 from minirt.units import positive
@@ -62,7 +63,7 @@ class MapBatchesSpec(OperatorSpec):
             raise ConfigurationError(
                 f'{site.label}: format must be "rows" or "columns", got {self.format!r}'
             )
-        check_function(self.function, site.label, "the batch")
+        check_function(self.function, site.label, "the batch", returns="a batch")
         if self.size is None:
             if self.wait_s:
                 raise ConfigurationError(f"{site.label}: wait has no effect without size")
@@ -105,10 +106,8 @@ class MapBatchesOperator(Operator):
             self._process_columns(batch)
             return
         rows = batch.rows()
-        try:
+        with Calling(self.ctx.label, otherwise=rows):
             results = self._function(rows.records)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, rows.records) from error
         if not isinstance(results, list):
             raise UserCodeError(
                 f"operator {self.ctx.label}: map_batches must return a list, not "
@@ -122,10 +121,8 @@ class MapBatchesOperator(Operator):
 
     def _process_columns(self, batch: Batch) -> None:
         columns = to_columns(batch, self.ctx.label)
-        try:
+        with Calling(self.ctx.label, otherwise=columns):
             table = self._function(columns.table)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         if not isinstance(table, pa.RecordBatch):
             raise UserCodeError(
                 f"operator {self.ctx.label}: map_batches must return a pyarrow.RecordBatch, not "

@@ -10,7 +10,8 @@ from minirt.data.batch import Batch, Rows
 from minirt.errors import ConfigurationError
 from minirt.functions import Process
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing, class_name
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.checks import check_instance, check_methods
 from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.keyed import named, only
@@ -23,6 +24,7 @@ from minirt.operators.common.results import (
 from minirt.state.binding import bind_states, check_states, declarations
 from minirt.state.handles import ListState
 from minirt.state.keyed import KeyedState
+from minirt.state.kinds_of_state import KindsOfState
 from minirt.state.sections import Section
 from minirt.state.stored import STATE
 
@@ -106,10 +108,8 @@ class ProcessOperator(ContextOperator):
         self._process.close()
 
     def process(self, batch: Batch, input_index: int) -> None:
-        try:
+        with Calling(self.ctx.label):
             emit_results(self._results(batch.rows()), self.ctx)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def _results(self, rows: Rows) -> Iterator[Produced]:
         process = self._process.process
@@ -125,6 +125,7 @@ class ListProcessOperator(ProcessOperator):
         super().__init__(ctx, process)
         self._state = self._own_state()
         self._lists = _lists(process)
+        self._kinds = KindsOfState.of_process(ctx.label, process, keyed=False)
         self._restored: dict[str, list[Any]] = {name: [] for name in self._lists}
         self._passed = dict.fromkeys(self._lists, 0)
         """How many elements of the snapshots so far there were to be dealt."""
@@ -141,9 +142,10 @@ class ListProcessOperator(ProcessOperator):
         super().process(batch, input_index)
 
     def snapshot(self) -> Mapping[str, Section]:
-        return named(STATE, self._state.snapshot())
+        return self._kinds.beside(named(STATE, self._state.snapshot()))
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        self._kinds.check(sections)
         old, ctx = self._own_state(), self.ctx
         old.restore(only(STATE, sections), filter_groups=False)
         for name, handle in self._lists.items():

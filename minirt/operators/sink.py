@@ -10,12 +10,8 @@ from minirt.data.batch import Batch
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import OperatorSpec, Site, StateDealing, class_name
 from minirt.io.base import Prepared, Sink, SinkContext, SinkIdentity, SinkWriter
-from minirt.operators.common.base import (
-    Operator,
-    OperatorContext,
-    end_error,
-    user_error,
-)
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Reaching, Writing
 from minirt.operators.common.checks import check_instance
 
 
@@ -80,10 +76,8 @@ class SinkOperator(Operator):
 
     def process(self, batch: Batch, input_index: int) -> None:
         assert self._writer is not None
-        try:
+        with Writing(self.ctx.label, otherwise=batch):
             self._writer.write(batch)
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def on_end(self) -> Iterable[None]:
         self.release()
@@ -91,17 +85,13 @@ class SinkOperator(Operator):
 
     def release(self) -> None:
         assert self._writer is not None
-        try:
+        with Reaching(self.ctx.label, "could not release what it held back"):
             self._writer.release()
-        except Exception as error:
-            raise end_error(self.ctx.label, "could not release what it held back", error) from error
 
     def prepare(self, checkpoint_id: int) -> Prepared | None:
         assert self._writer is not None
-        try:
+        with Reaching(self.ctx.label, "could not hand over its output"):
             prepared = self._writer.prepare(checkpoint_id)
-        except Exception as error:
-            raise end_error(self.ctx.label, "could not hand over its output", error) from error
         return prepared if prepared.handles or prepared.finish else None
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ from minirt.graph.operator_spec import (
 from minirt.io.base import Source
 from minirt.operators.common.checks import check_column, check_instance
 from minirt.operators.common.functions import check_function
+from minirt.operators.common.reader_checks import check_readers
 from minirt.watermarks import WatermarkGenerator, Watermarks
 
 ERRORS_TAG = "errors"
@@ -56,6 +57,7 @@ class SourceSpec(OperatorSpec):
     def check(self, site: Site) -> None:
         label = site.label
         check_instance(self.source, Source, label)
+        check_readers(self.source, label)
         if self.watermarks is not None:
             _check_watermarks(self.watermarks, self._columns(label), label)
         if self.speed is None:
@@ -126,7 +128,7 @@ def _check_watermarks(watermarks: Any, schema: pa.Schema | None, label: str) -> 
     if isinstance(watermarks.timestamp, str):
         _check_time(watermarks.timestamp, schema, label)
     else:
-        check_function(watermarks.timestamp, label, "the record")
+        check_function(watermarks.timestamp, label, "the record", returns="the event time")
     if watermarks.column is not None:
         _check_time(watermarks.column, schema, label)
     if watermarks.generator is not None:

@@ -12,7 +12,12 @@ from minirt.aggregates import Aggregate
 from minirt.errors import ConfigurationError
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import Form, OperatorSpec, Site, StateDealing
-from minirt.operators.common.aggregation import aggregated_schema, check_aggregates, inputs_of
+from minirt.operators.common.aggregation import (
+    aggregated_schema,
+    check_aggregates,
+    inputs_of,
+    repeatable,
+)
 from minirt.operators.common.base import Operator, OperatorContext
 from minirt.operators.windows import frame_of
 from minirt.operators.windows.outlet import LATE_TAG, PANE, WINDOW_TIME, Task
@@ -86,7 +91,8 @@ class WindowSpec(OperatorSpec):
         return None if LATE_TAG in tags else inputs_of(key, self.aggregates)
 
     def build(self, ctx: OperatorContext) -> Operator:
-        return frame_of(self.window)(ctx, self.task)
+        aggregates = repeatable(self.aggregates, ctx)
+        return frame_of(self.window)(ctx, Task(self.window, aggregates, self.emission, self.keyed))
 
 
 class WindowAllSpec(WindowSpec):

@@ -26,7 +26,8 @@ from minirt.graph.operator_spec import (
     class_name,
     function_name,
 )
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling, result_of_each
 from minirt.operators.common.checks import check_hooks, check_instance
 from minirt.operators.common.clock_use import asks_for_clock
 from minirt.operators.common.functions import check_declared, check_function
@@ -45,9 +46,10 @@ from minirt.operators.windows.states import TABLE, WindowStates, has_state
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.array_table import Times
 from minirt.state.binding import declarations
+from minirt.state.kinds_of_state import KindsOfState
 from minirt.state.row_keys import HASHED, PACKED, key_columns
 from minirt.state.sections import Section
-from minirt.state.stored import STATE, STRETCH
+from minirt.state.stored import STATE, STATE_KINDS, STRETCH
 from minirt.windows import AT_THE_END, CountWindow, Emission, GlobalWindow, Session, Window
 
 Function = Callable[[Any, Any], Any]
@@ -105,7 +107,9 @@ class RowWindowSpec(OperatorSpec):
 
     def check(self, site: Site) -> None:
         if self.function is not None:
-            check_function(self.function, site.label, "the value so far", "the record")
+            check_function(
+                self.function, site.label, "the value so far", "the record", returns="the new value"
+            )
         if self.function is None or self.process is not None:
             _check_process(self.process, self.window, site.label)
         check_emission(self.window, self.emission, site.label)
@@ -158,6 +162,7 @@ class RowWindowOperator(ContextOperator, Outlet):
         self._frame = frame_of(spec.window)(ctx, task, self)
         self._keyed = KeyedOperator(ctx)
         self._states: WindowStates | None = None
+        self._kinds = KindsOfState.of_process(ctx.label, spec.process)
         self._late = ctx.side(LATE_TAG)
         self._once = isinstance(spec.window, CountWindow) or (
             isinstance(spec.window, GlobalWindow) and spec.window.purge
@@ -173,7 +178,7 @@ class RowWindowOperator(ContextOperator, Outlet):
                 self._states = WindowStates(
                     self._process, self._keyed.state, self.ctx.custody, by_end=by_end
                 )
-                self._states.restored()
+                self._states.restored(self._kinds)
             self._process.open()
         if self._states is None:
             self._keyed.state.empty(TABLE)
@@ -207,7 +212,7 @@ class RowWindowOperator(ContextOperator, Outlet):
         return self._frame.on_due()
 
     def snapshot(self) -> Mapping[str, Section]:
-        return {**self._frame.snapshot(), **self._keyed.snapshot()}
+        return {**self._frame.snapshot(), **self._kinds.beside(self._keyed.snapshot())}
 
     def builds_on(self) -> Mapping[str, Collection[str]]:
         return {**self._frame.builds_on(), **self._keyed.builds_on()}
@@ -217,9 +222,11 @@ class RowWindowOperator(ContextOperator, Outlet):
         self._keyed.on_stored(path)
 
     def restore(self, sections: Mapping[str, bytes], *, exact: bool) -> None:
+        self._kinds.check(sections)
         own = {name: data for name, data in sections.items() if name in _STATES}
         self._keyed.restore(own, exact=exact)
-        others = {name: data for name, data in sections.items() if name not in _STATES}
+        of_others = (*_STATES, STATE_KINDS)
+        others = {name: data for name, data in sections.items() if name not in of_others}
         self._frame.restore(others, exact=exact)
 
     # What leaves the windows.
@@ -230,10 +237,8 @@ class RowWindowOperator(ContextOperator, Outlet):
         shown, starts, ends = self._entries(results, bounds)
         stamps = [] if times is None else times.tolist()
         if self._process is not None:
-            try:
+            with Calling(self.ctx.label, Where(self)):
                 emit_results(self._processed(shown, starts, ends, stamps, pane), self.ctx)
-            except Exception as error:
-                raise user_error(self.ctx.label, error, self._where()) from error
         elif pane != "retracted":
             values = self.ctx.custody.lend_all([value for _, value in shown])
             self.ctx.emit(Rows(values, stamps or None))
@@ -260,11 +265,8 @@ class RowWindowOperator(ContextOperator, Outlet):
     def _keys_of(self, records: list[Any]) -> list[Any]:
         if self._key_of is None:
             return [None] * len(records)
-        key_of, upcoming = self._key_of, iter(records)
-        try:
-            keys = [key_of(record) for record in upcoming]
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
+        with Calling(self.ctx.label):
+            keys = result_of_each(self._key_of, records)
         check_stored_keys(keys, records, self.ctx.label)
         return keys
 
@@ -328,10 +330,22 @@ class RowWindowOperator(ContextOperator, Outlet):
         if not self._once:
             states.leave(name, self.start, self.end)
 
-    def _where(self) -> str:
+    @property
+    def where(self) -> str:
+        """The window in work, as messages name it."""
         of = "" if self._key_of is None else f" of key {self.key!r}"
         bounds = "" if self.start is None else f" from {self.start} to {self.end}"
         return f"the window{bounds}{of}"
+
+
+class Where:
+    """Stands for the window that an operator has in work when an error is put into words."""
+
+    def __init__(self, operator: RowWindowOperator) -> None:
+        self._operator = operator
+
+    def __repr__(self) -> str:
+        return self._operator.where
 
 
 def _check_process(process: Any, window: Window, label: str) -> None:

@@ -21,12 +21,13 @@ from minirt.data.keys import (
     key_hash,
     subtask_of_group,
 )
-from minirt.errors import MinirtError, UserCodeError
+from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.partitioning import Partitioning, Wiring
 from minirt.kernels.choice import kernels
 from minirt.kernels.contract import Targets
-from minirt.operators.common.base import shown, user_error
+from minirt.operators.common.base import shown
+from minirt.operators.common.calling import Calling, result_of_each
 from minirt.partitionings.common.dealing import (
     Dealer,
     DealingSite,
@@ -98,35 +99,49 @@ class _KeyChecks:
         self, key_of: Callable[[Any], Any], table: pa.RecordBatch
     ) -> npt.NDArray[np.int64]:
         label = f"{self._label}, key of the next operator,"
-        record = None
+        records = dicts_of(table)
+        with Calling(label):
+            keys = result_of_each(key_of, records)
         try:
-            keys = []
-            for record in dicts_of(table):
-                keys.append(key_of(record))
             return key_groups(keys, self._max_parallelism)
-        except UnstableKeyError as error:
-            raise UserCodeError(f"operator {label} failed: {error}") from error
-        except Exception as error:
-            raise user_error(label, error, record) from error
+        except UnstableKeyError:
+            with self.naming(records):
+                raise
 
-    def failed(self, error: Exception, records: Sequence[Any]) -> MinirtError:
-        """Names the first record whose key cannot be had, or is refused."""
-        label = f"{self._label}, key of the next operator,"
-        for record in records:
+    def naming(self, records: Sequence[Any]) -> _Keying:
+        """A block that asks for the keys of these records."""
+        return _Keying(f"{self._label}, key of the next operator,", self.key, records)
+
+
+class _Keying(Calling):
+    """Names the first record whose key cannot be had, or is refused."""
+
+    __slots__ = ("_key", "_records")
+
+    def __init__(self, label: str, key: KeySelector, records: Sequence[Any]) -> None:
+        super().__init__(label)
+        self._key = key
+        self._records = records
+
+    def _named(self, error: BaseException) -> BaseException:
+        key_of = self._key.on_rows()
+        for record in self._records:
+            self._record = record
             try:
-                key_hash(self.key_of(record))
+                key_hash(key_of(record))
             except UnstableKeyError as unstable:
                 return UserCodeError(
-                    f"operator {label} failed on record {shown(record)}: {unstable}"
+                    f"operator {self._label} failed on record {shown(record)}: {unstable}"
                 )
-            except Exception as found:
-                missing = self.key.missing(record)
+            except BaseException as found:
+                missing = self._key.missing(record)
                 if missing is not None:
                     return UserCodeError(
-                        f"operator {label} failed on record {shown(record)}: {missing}"
+                        f"operator {self._label} failed on record {shown(record)}: {missing}"
                     )
-                return user_error(label, found, record)
-        return user_error(label, error)
+                return super()._named(found)
+        self._record = None
+        return super()._named(error)
 
 
 class HashToOne(ToOne):
@@ -137,10 +152,8 @@ class HashToOne(ToOne):
         self._checks = _KeyChecks(key, site)
 
     def rows(self, rows: Rows) -> None:
-        try:
-            check_keys([*map(self._checks.key_of, rows.records)])
-        except Exception as error:
-            raise self._checks.failed(error, rows.records) from error
+        with self._checks.naming(rows.records):
+            check_keys(result_of_each(self._checks.key_of, rows.records))
         super().rows(rows)
 
     def check_columns(self, table: pa.RecordBatch) -> None:
@@ -166,7 +179,7 @@ class HashDealer(Dealer):
     def rows(self, rows: Rows) -> None:
         """A known key costs a look-up; it finds what equals the key, so who keeps state looks at types."""
         records, key_of = rows.records, self._key_of
-        try:
+        with self._checks.naming(records):
             if rows.timestamps is None:
                 appends = self._appends
                 for record in records:
@@ -177,8 +190,6 @@ class HashDealer(Dealer):
                 append, stamp = timed[key_of(record)]
                 append(record)
                 stamp(time)
-        except Exception as error:
-            raise self._checks.failed(error, [record]) from error
 
     def columns(self, batch: Columns) -> Iterable[tuple[int, Columns]]:
         return split(batch, self._targets(batch.table), self._receivers)

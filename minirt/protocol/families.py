@@ -24,8 +24,11 @@ from minirt.protocol.manifest import SinkHandles
 from minirt.protocol.part_paths import file_of
 from minirt.protocol.subtask_commands import SubtaskCommand, TriggerCheckpoint
 
-_LOCAL_IDS = 1_000_000_000
-"""No checkpoint of a job comes to that, and no local snapshot of a generation."""
+_LOCAL_IDS = 1_000_000_000_000
+"""No checkpoint of a job comes to that, and no local snapshot of a generation.
+
+All lives of a subtask in a generation leave out half of it at most, see `LocalCut.next_life`.
+"""
 
 
 def local_id(generation: int, number: int) -> int:

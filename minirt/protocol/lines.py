@@ -28,6 +28,9 @@ from dataclasses import dataclass
 from minirt.errors import ProtocolError
 from minirt.protocol.ids import ChannelId, SubtaskId
 
+_AHEAD = 1_000_000
+"""More snapshots than can lie ahead of the line: input and output between them are bounded."""
+
 
 @dataclass(frozen=True, slots=True)
 class LocalCut:
@@ -55,6 +58,14 @@ class LocalCut:
     def sent_records(self) -> dict[ChannelId, int]:
         """How many of these elements are records."""
         return {channel: elements - self.ended for channel, elements in self.sent}
+
+    def next_life(self, life: int) -> int:
+        """The number behind which life `life` of the subtask counts on when it falls back to this snapshot.
+
+        It is above all numbers that an earlier life gave out, however long that lasted. That may have begun
+        up to `_AHEAD` snapshots behind this one, which are not on the line.
+        """
+        return (self.number // _AHEAD + life + 1) * _AHEAD
 
 
 class LineTracker:

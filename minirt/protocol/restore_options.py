@@ -52,7 +52,8 @@ class RestoreOptions:
                     )
         elif isinstance(which, bool) or not isinstance(which, str | int) or which == "":
             raise ConfigurationError(
-                f'{wording.named("restore")} is "latest", "none", or the id or path of a checkpoint, not {which!r}'
+                f'{wording.named("restore")} is "latest", "none", or the id or path of a checkpoint, '
+                f"not {which!r}"
             )
 
 
@@ -64,7 +65,7 @@ def output_of(named: object) -> tuple[str, int]:
     found = _OUTPUT_OF.fullmatch(named) if isinstance(named, str) else None
     if found is None:
         raise ConfigurationError(
-            f"{wording.named('give_up_output_of')} is the uid of a sink and the id of the checkpoint that is "
-            f'restored, joined by @, such as "out@7", not {named!r}'
+            f"{wording.named('give_up_output_of')} is the uid of a sink and the id of the checkpoint that "
+            f'is restored, joined by @, such as "out@7", not {named!r}'
         )
     return found["uid"], int(found["checkpoint"])

@@ -26,6 +26,7 @@ from minirt.aggregates import (
     Min,
     Sum,
 )
+from minirt.data.set_order import in_set_order
 from minirt.data.unify import widened
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.choice import kernels
@@ -378,6 +379,10 @@ class _PickedByArrival(_Picked):
         self._arrivals.seen(int(numbers.max(initial=0)))
 
 
+def _unchanged(value: Any) -> Any:
+    return value
+
+
 class _Folds(Accumulator):
     """Holds, for each key, the object that a user's aggregate remembers."""
 
@@ -385,12 +390,15 @@ class _Folds(Accumulator):
         super().__init__([(np.object_, None), (np.bool_, False)])
         self._fold = fold
         self._type = type
+        self._settle: Callable[[Any], Any] = in_set_order if fold.in_one_order else _unchanged
 
     def add(self, slots: Slots, values: pa.Array) -> None:
         remembered, known = self._arrays
-        for slot, own in by_slot(slots, values):
-            new = self._fold.of(own)
-            remembered[slot] = self._fold.merge(remembered[slot], new) if known[slot] else new
+        for slot, record in by_slot(slots, values):  # `user_error` looks for the record.
+            new = self._settle(self._fold.of(record))
+            if known[slot]:
+                new = self._settle(self._fold.merge(remembered[slot], new))
+            remembered[slot] = new
             known[slot] = True
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
@@ -398,8 +406,10 @@ class _Folds(Accumulator):
         remembered, known = self._arrays
         there = other._arrays[1][others]
         for slot, own in zip(slots[there].tolist(), others[there].tolist(), strict=True):
-            new = unpack_value(pack_value(other._arrays[0][own]))
-            remembered[slot] = self._fold.merge(remembered[slot], new) if known[slot] else new
+            new = self._settle(unpack_value(pack_value(other._arrays[0][own])))
+            if known[slot]:
+                new = self._settle(self._fold.merge(remembered[slot], new))
+            remembered[slot] = new
             known[slot] = True
 
     def result(self, slots: Slots) -> pa.Array:
@@ -421,4 +431,4 @@ class _Folds(Accumulator):
         remembered, known = self._arrays
         for slot, packed in zip(slots, stored[0].to_pylist(), strict=True):
             known[slot] = packed is not None
-            remembered[slot] = None if packed is None else unpack_value(packed)
+            remembered[slot] = None if packed is None else self._settle(unpack_value(packed))

@@ -42,7 +42,7 @@ def bind_states(
     for attribute, handle in declarations(type(process)).items():
         if isinstance(handle, BroadcastState):
             continue
-        name = handle._name or attribute
+        name = name_of(attribute, handle)
         bound = copy.copy(handle)
         bound._state = state
         bound._table = state.table(name)
@@ -62,7 +62,7 @@ def bind_broadcast(process: object, broadcast: BroadcastTables, custody: Custody
     for attribute, handle in declarations(type(process)).items():
         if isinstance(handle, BroadcastState):
             bound = copy.copy(handle)
-            bound._table = broadcast.table(handle._name or attribute)
+            bound._table = broadcast.table(name_of(attribute, handle))
             bound._writable = broadcast
             bound._custody = custody
             process.__dict__[attribute] = bound
@@ -119,7 +119,7 @@ def goes_by(process: object, clock: TimeDomain) -> bool:
 def keyed_states(process: object) -> dict[str, type[Handle]]:
     """The states per key that the class of a process declares: what each is called, and its kind."""
     return {
-        handle._name or attribute: next(kind for kind in _EXPIRING if isinstance(handle, kind))
+        name_of(attribute, handle): next(kind for kind in _EXPIRING if isinstance(handle, kind))
         for attribute, handle in declarations(type(process)).items()
         if not isinstance(handle, BroadcastState)
     }
@@ -133,6 +133,11 @@ def _expiring(bound: Handle, name: str, clock: StateClock) -> Expiring:
     assert isinstance(bound, Expiring)
     bound.begin(name, bound.ttl, clock)
     return bound
+
+
+def name_of(attribute: str, handle: Handle) -> str:
+    """What a state is called in checkpoints."""
+    return handle._name or attribute
 
 
 def declarations(kind: type) -> dict[str, Handle]:

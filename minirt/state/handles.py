@@ -182,7 +182,8 @@ class MapState(Handle, MutableMapping[K, T]):
         return field in self._current()
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._current())
+        fields = iter(self._current())
+        return map(self._custody.settle, fields) if self._custody.settles else fields
 
     def __len__(self) -> int:
         return len(self._current())

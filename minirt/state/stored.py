@@ -32,6 +32,7 @@ UID_SEPARATOR = "\x1f"
 STATE, TIMERS, SPLITS, EVENT_TIME = "state/", "timers/", "splits", "time"
 STATE_CLOCK, WINDOW_SHAPE, HELD_FOR = "clock", "window", "for"
 REQUESTS = "asked"
+STATE_KINDS = "kinds"
 AGGREGATED = f"{STATE}value"
 """The section of `aggregate`."""
 STRETCH = "@stretch"
@@ -221,6 +222,15 @@ def _read_text(of: str, stream: ByteStream, allow_pickle: bool) -> Content:
     return Content((), iter([([of], [stream.read(_WHOLE_BYTES_MAX).decode(errors="replace")])]))
 
 
+def _read_kinds(stream: ByteStream, allow_pickle: bool) -> Content:
+    kinds = unpack_plain(stream.read(_WHOLE_BYTES_MAX))
+    try:
+        names, told = [name for name, _ in kinds], [kind for _, kind in kinds]
+    except (TypeError, ValueError) as error:
+        raise MalformedDataError(f"these are not kinds of state ({error})") from error
+    return Content((), iter([(names, told)]))
+
+
 def _count_event_times(section: bytes) -> int:
     runs = (len(section) - _EVENT_TIME.size) // _GROUP_TIMES.size
     return 1 if runs < 2 else 1 + runs
@@ -240,6 +250,7 @@ KINDS: dict[str, SectionKind] = {
     "clock": SectionKind(("clock", "ms"), _count_event_times, _read_clock),
     "window": SectionKind(("of", "shape"), lambda section: 1, partial(_read_text, "windows")),
     "for": SectionKind(("of", "use"), lambda section: 1, partial(_read_text, "records")),
+    "kinds": SectionKind(("state", "kind"), _count_splits, _read_kinds),
     "joined": SectionKind(("time", "record"), count_run, _read_run),
     "ranked": SectionKind(("number", "record"), count_run, _read_run),
     "given": SectionKind(("from record", "records"), _count_given, _read_given),

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from random import Random
 
+from minirt.operators.common.calling import EndOfProcess
+
 _RATES = (1 / 20, 1 / 60, 1 / 150, 1 / 400)
 """How often something strikes, per step; a simulation draws one of them."""
 
@@ -66,7 +68,7 @@ class InjectedFaultError(Exception):
         super().__init__(f"{INJECTED}: {where}")
 
 
-class ProcessDiedError(BaseException):
+class ProcessDiedError(EndOfProcess):
     """Ends whatever a simulated process was doing; nothing that runs in the process may catch it."""
 
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
 
+from minirt.operators.common.calling import EndOfProcess
 from minirt.testing.clock import ProcessClock, SimulatedClock
 
 _NEAR_STEPS = 50
@@ -17,7 +18,7 @@ _WRONG_STEPS = 400
 _WRONG_BY_S = (-3600.0, -1.0, -0.05, 0.05, 1.0, 3600.0)
 
 
-class StalledError(BaseException):
+class StalledError(EndOfProcess):
     """The simulation made no progress. Not for anyone inside the simulation to catch."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gettext
 import logging
 from collections import Counter, deque
 
@@ -170,8 +171,8 @@ def test_a_cache_where_the_warning_wants_it_gets_none(cached, caplog):
 
 
 def test_functions_of_installed_packages_are_not_looked_at(caplog):
-    assert changed_variables(logging.captureWarnings) == ["_warnings_showwarning", "warnings"]
+    assert changed_variables(gettext.textdomain) == ["_current_domain"]
     env = Environment()
-    env.source(SequenceSource(3)).map(logging.captureWarnings).sink(DiscardSink())
+    env.source(SequenceSource(3)).map(gettext.textdomain).sink(DiscardSink())
     env.plan()
     assert not caplog.records

@@ -89,7 +89,7 @@ def to_list(record) -> list[int]:
 
 
 def to_nested(record) -> tuple[int, dict[str, int]] | None:
-    return None
+    return (1, {}) if record else None
 
 
 def to_unknown(record) -> Missing:  # noqa: F821

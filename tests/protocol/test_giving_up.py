@@ -173,7 +173,7 @@ def test_another_checkpoint_or_one_without_such_output_is_refused() -> None:
 
 @pytest.mark.parametrize("which", [None, "none"])
 def test_a_start_from_the_beginning_has_no_output_to_give_up(which: str | None) -> None:
-    with pytest.raises(ConfigurationError, match="give_up_output_of="out@5" has no effect"):
+    with pytest.raises(ConfigurationError, match='give_up_output_of="out@5" has no effect'):
         RestoreOptions(which, give_up_output_of="out@5")
 
 

@@ -197,7 +197,10 @@ def gives(value: object) -> type[rt.WatermarkGenerator]:
         ("now", "gives 'now': .* not str"),
         (True, "gives True: .* not bool"),
         (2**62, "gives a watermark of 4611686018427387904 milliseconds .* not in the years"),
-        (ValueError("oh"), "the watermark generator of source .* failed: ValueError: oh"),
+        (
+            ValueError("oh"),
+            r"watermark generator of split 0, failed on record(?s:.)*ValueError: oh",
+        ),
     ],
 )
 def test_what_is_no_time_fails_the_job(value: object, why: str) -> None:
@@ -216,7 +219,8 @@ def test_an_error_about_records_fails_the_job() -> None:
 
     marks = rt.Watermarks.generated(Fails, timestamp="at")
     with pytest.raises(
-        rt.JobFailedError, match=r"watermark generator .* LookupError: no such device"
+        rt.JobFailedError,
+        match=r"watermark generator .* on record \{'at': 10\}(?s:.)*LookupError: no such device",
     ):
         seen(Batches([RECORDS]), marks)
 

@@ -13,12 +13,13 @@ import pytest
 import minirt as rt
 from minirt.errors import ProtocolError
 from minirt.modes.uncoordinated import Uncoordinated
+from minirt.protocol import lines
 from minirt.protocol.ids import ChannelId
+from minirt.protocol.lines import LocalCut
 from minirt.protocol.trigger_times import TriggerTimes
 from minirt.protocol.uncoordinated import Uncoordinated as UncoordinatedFamily
 from minirt.runtime.channels.frames import Frame
 from minirt.runtime.channels.logged import CountedInput, LoggedOutput, SentLog
-from minirt.runtime.subtask import local_snapshots
 from minirt.testing import Faults, SimulationResult, TransactionalSink, simulate
 from minirt.testing.conformance.sources import NumberedSource, numbered
 from minirt.testing.options import drawn_latency_interval, drawn_options
@@ -168,9 +169,20 @@ def test_a_log_that_forgets_what_was_processed_since_the_line(monkeypatch: Patch
 
 
 def test_snapshots_that_have_the_numbers_of_earlier_lives(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(local_snapshots, "_NUMBERS", 0)
+    monkeypatch.setattr(LocalCut, "next_life", lambda cut, life: 0)
     with pytest.raises(ProtocolError, match=r"has stored snapshot \d+ behind \d+"):
         assert_noticed(first=18)
+
+
+def test_lives_that_outlast_the_numbers_between_two_lives(monkeypatch: Patch) -> None:
+    """As a job that runs for weeks: lives take more snapshots than lie between the numbers of two."""
+    monkeypatch.setattr(lines, "_AHEAD", 12)
+    comebacks = 0
+    for seed in range(MIXED, MIXED + sampled(16, 6)):
+        result, wrong = run(seed)
+        assert wrong == [], seed
+        comebacks += result.comebacks
+    assert comebacks
 
 
 def test_a_queue_that_is_lost_with_its_receiver(monkeypatch: Patch) -> None:

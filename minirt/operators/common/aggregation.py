@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from copy import copy
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minirt.aggregates import Aggregate
+from minirt.aggregates import Aggregate, Fold
 from minirt.data.expressions import Conditions, ExpressionError, without_records
 from minirt.data.simple_columns import simple_type
 from minirt.errors import ConfigurationError
@@ -20,6 +21,17 @@ from minirt.protocol.key_groups import group_range
 
 CHUNK_KEYS = 16384
 """How many results are given out in one step."""
+
+
+def repeatable(aggregates: Sequence[Aggregate], ctx: OperatorContext) -> tuple[Aggregate, ...]:
+    """The same aggregates, which give the same results again where the subtask may have to repeat them."""
+    if not ctx.repeats:
+        return tuple(aggregates)
+    again = tuple(copy(aggregate) for aggregate in aggregates)
+    for aggregate in again:
+        if isinstance(aggregate, Fold):
+            object.__setattr__(aggregate, "in_one_order", True)
+    return again
 
 
 def inputs_of(key: KeySelector, aggregates: Sequence[Aggregate]) -> Set[str] | None:

@@ -7,10 +7,13 @@ from abc import ABC
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import FrameType
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from minirt.clock import SYSTEM_CLOCK
-from minirt.data.batch import Batch
+from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.custody import Custody
 from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.keys import KeySelector
@@ -46,6 +49,17 @@ class Wait(Enum):
 
 Step = Wait | None
 """What work that may take long yields, step by step."""
+
+_CALL_FUNCTIONS = (
+    "minirt.operators",
+    "minirt.partitionings",
+    "minirt.watermarks",
+    "minirt.state.accumulators",
+)
+"""Where functions of users are called, see `user_error`."""
+
+_SHOWN_MAX = 20
+"""How many records of a batch an error message shows at most."""
 
 RECORD_TEXT_MAX = 500
 """How much of a record an error message shows, in characters."""
@@ -259,25 +273,44 @@ class Operator(Member):
         return ()
 
 
-def user_error(label: str, error: BaseException, record: Any = None) -> MinirtError:
-    """The error to raise when a function of the user raised `error`.
+def user_error(
+    label: str,
+    error: BaseException,
+    record: Any = None,
+    raised: BaseException | None = None,
+    otherwise: Any = None,
+) -> MinirtError:
+    """The error to raise when a function of the user raised `error`; see `Calling`, which raises it.
+
+    `raised` is what it raised where `error` only stands for it. `otherwise` is shown if there is no record:
+    those of the batch, or the names of its columns.
 
     Unless it is given, the record is taken from the innermost frame of minirt's own operators, where it
     is by convention a local variable called `record`, or what the iterator of a list called `upcoming`
     gave last: that costs nothing as long as nothing fails. A comprehension needs such an iterator, as from
     Python 3.12 on its own variable is gone once it has failed.
     """
-    if isinstance(error, MinirtError):
+    if raised is None and isinstance(error, MinirtError):
         return error
-    culprit = record
-    for frame, _ in traceback.walk_tb(error.__traceback__) if record is None else ():
-        if not frame.f_globals.get("__name__", "").startswith("minirt.operators"):
+    culprit, raised = record, error if raised is None else raised
+    for frame in _frames(raised) if record is None else ():
+        if not frame.f_globals.get("__name__", "").startswith(_CALL_FUNCTIONS):
             continue
         if "record" in frame.f_locals:
             culprit = frame.f_locals["record"]
         elif "upcoming" in frame.f_locals:
             culprit = _given_last(frame.f_locals["upcoming"])
-    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(error)}")
+    if culprit is None and otherwise is not None:
+        culprit = otherwise
+    return UserCodeError(f"operator {label} failed on record {shown(culprit)}\n{_trace(raised)}")
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """The frames that an error has passed, the innermost last."""
+    yield from (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    cause = error.__cause__
+    if isinstance(error, RuntimeError) and isinstance(cause, StopIteration | StopAsyncIteration):
+        yield from _frames(cause)  # A generator of minirt has turned it into the other one.
 
 
 def _given_last(upcoming: Iterator[Any]) -> Any:
@@ -287,38 +320,59 @@ def _given_last(upcoming: Iterator[Any]) -> Any:
     return items[position[0] - 1] if position else None
 
 
-def chain_error(name: str, error: Exception) -> MinirtError:
+def chain_error(name: str, error: BaseException) -> MinirtError:
     """The error to raise when the operators of a chain raised `error`, and none of them said which one."""
     if isinstance(error, MinirtError):
         return error
-    return UserCodeError(f"{name} failed: {type(error).__name__}: {error}\n{_trace(error)}")
+    return UserCodeError(
+        f"{name} failed: {type(error).__name__}: {text_of(error)}\n{_trace(error)}"
+    )
 
 
-def opening_error(label: str, error: Exception) -> MinirtError:
+def opening_error(label: str, error: BaseException) -> MinirtError:
     """The error to raise when an operator could not be opened because of `error`."""
     if isinstance(error, MinirtError):
         return error
     return UserCodeError(f"operator {label} could not be opened\n{_trace(error)}")
 
 
-def end_error(label: str, problem: str, error: Exception) -> MinirtError:
+def end_error(
+    label: str, problem: str, error: BaseException, kind: type[MinirtError] = MinirtError
+) -> MinirtError:
     """The error to raise when a source or sink raised `error`; `problem` says what it could not do.
 
     It is no UserCodeError, which ends a job that is being prepared: what they reach may be down.
     """
     if isinstance(error, MinirtError):
         return error
-    told = f"{label} {problem}: {error}"
+    told = f"{label} {problem}: {text_of(error)}"
     if isinstance(error, OSError):  # Of a disk or a network: where it was raised tells nothing.
-        return MinirtError(told)
-    return MinirtError(f"{told}\n{_trace(error)}")
+        return kind(told)
+    return kind(f"{told}\n{_trace(error)}")
+
+
+def text_of(error: BaseException) -> str:
+    """What an error says, or its class where that raises or says nothing."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return f"{type(error).__name__}, which cannot be shown as text"
 
 
 def shown(record: Any) -> str:
-    """A record as messages show it."""
-    text = repr(record)
+    """A record as messages show it, or the first ones of several."""
+    if isinstance(record, Rows | Columns):
+        first = record.slice(0, min(len(record), _SHOWN_MAX)).rows().records
+        record = first[0] if len(first) == len(record) == 1 else first
+    elif isinstance(record, pa.Array | pa.ChunkedArray | pa.RecordBatch):
+        record = record.slice(0, _SHOWN_MAX).to_pylist()
+    try:
+        text = repr(record)
+    except Exception:  # It may be of a class of the user.
+        return f"a {type(record).__qualname__} whose repr fails"
     return text if len(text) <= RECORD_TEXT_MAX else text[:RECORD_TEXT_MAX] + "…"
 
 
 def _trace(error: BaseException) -> str:
+    """The traceback as text; what the user's class makes of it may fail."""
     return "".join(traceback.format_exception(error)).rstrip()

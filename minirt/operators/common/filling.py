@@ -28,6 +28,7 @@ from minirt.state.array_slots import RepeatedKeyError
 from minirt.state.array_table import ArrayTable
 from minirt.state.handles import Handle, ListState, MapState
 from minirt.state.keyed import KeyedState
+from minirt.state.kinds_of_state import KindsOfState
 from minirt.state.sections import Section, section_bytes
 from minirt.state.stored import AGGREGATED, STATE
 
@@ -144,7 +145,9 @@ class ValuesFilling(StateFilling):
                     seen.add(own)
                 for name in tables.keys() & {*batch.schema.names} - {*key}:
                     tables[name].update(self._entries(name, keys, rows))
-            return _made(named(STATE, state.snapshot()))
+            kinds = {name: kind.__name__ for name, kind in self.states.items()}
+            sections = named(STATE, state.snapshot())
+            return _made(KindsOfState(self.label, kinds).beside(sections))
         except UnsupportedRecordError as error:
             raise self.refused(str(error)) from error
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from minirt.annotations import signature_of
@@ -17,15 +18,22 @@ from minirt.state.binding import check_states, declarations
 from minirt.state.handles import Handle
 
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
-_UNSTABLE = ("hash", "id")
+_UNSTABLE = (hash, id)
 _UNHASHABLE = (float, list, dict, set)
 
 
-def check_function(function: Any, label: str, *given: str, may_yield: bool = False) -> None:
+def check_function(
+    function: Any,
+    label: str,
+    *given: str,
+    may_yield: bool = False,
+    returns: str | None = None,
+) -> None:
     """Raise ConfigurationError unless `function` can be called with the arguments `given`.
 
     `given` says what they are, for the message. A generator is only welcome where its results are
-    emitted one by one (`may_yield`); a coroutine never is.
+    emitted one by one (`may_yield`); a coroutine never is. `returns` says what the function has to return:
+    one whose code returns nothing is refused.
     """
     if not callable(function):
         raise ConfigurationError(
@@ -44,6 +52,40 @@ def check_function(function: Any, label: str, *given: str, may_yield: bool = Fal
         )
     check_arity(function, label, *given)
     check_stateless(function, label, "an object that minirt calls")
+    if returns is not None and _returns_nothing(function):
+        raise ConfigurationError(
+            f"{label}: {_name(function)} returns nothing, whatever it is given; return {returns}"
+        )
+
+
+def _returns_nothing(function: Any) -> bool:
+    """Tells whether a function that was written with `def` returns None at each of its ends."""
+    while isinstance(function, functools.partial | types.MethodType):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    if not isinstance(function, types.FunctionType | type | types.BuiltinFunctionType):
+        function = getattr(type(function), "__call__", None)  # noqa: B004 - looked into, not called
+    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+        return False
+    if function.__code__.co_flags & _GIVES_OTHERWISE:
+        return False
+    ends = 0
+    before: dis.Instruction | None = None
+    for step in dis.get_instructions(function):
+        if step.opname == "RETURN_CONST":
+            ends += 1
+            if step.argval is not None:
+                return False
+        elif step.opname == "RETURN_VALUE":
+            ends += 1
+            of_none = before is not None and before.opname == "LOAD_CONST"
+            if step.is_jump_target or not of_none or before.argval is not None:  # type: ignore[union-attr]
+                return False
+        if step.opname not in ("CACHE", "NOP", "EXTENDED_ARG"):
+            before = step
+    return ends > 0
+
+
+_GIVES_OTHERWISE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def check_declared(label: str, process: object) -> None:
@@ -68,18 +110,28 @@ def check_stateless(given: Any, label: str, kind: str) -> None:
 
 def check_key_function(function: Any, label: str) -> None:
     """Raise ConfigurationError if the keys of `function` would differ from process to process."""
-    check_function(function, label, "the record")
-    unstable = function if function is hash or function is id else _called_unstable(function)
-    if unstable is not None:
-        raise ConfigurationError(
-            f"{label}: {unstable.__name__}() gives other values in other processes and can be no "
-            "key; use the value itself"
-        )
+    check_function(function, label, "the record", returns="the key")
+    check_stable(function, label, "can be no key; use the value itself")
     for kind in _result_types(function):
         if kind in _UNHASHABLE:
             raise ConfigurationError(
                 f"{label}: {_name(function)} returns {kind.__name__}, which cannot be hashed stably; "
                 "use ints, strings, bytes, dates or tuples of them as keys"
+            )
+
+
+def check_stable(function: Any, label: str, consequence: str) -> None:
+    """Raise ConfigurationError if a function asks for what differs from process to process."""
+    for code, known in codes_of(function):
+        unstable = _called_unstable(code, known)
+        if unstable is not None:
+            raise ConfigurationError(
+                f"{label}: {unstable}() gives other values in other processes and {consequence}"
+            )
+    for builtin in _UNSTABLE:
+        if any(given is builtin for given in _given_to(function)):
+            raise ConfigurationError(
+                f"{label}: {builtin.__name__}() gives other values in other processes and {consequence}"
             )
 
 
@@ -97,14 +149,84 @@ def check_arity(function: Callable[..., Any], label: str, *given: str) -> None:
         ) from None
 
 
-def _called_unstable(function: Any) -> Any:
-    """`hash` or `id` if the body of the function refers to that builtin."""
-    if not isinstance(function, types.FunctionType):
-        return None
-    for step in dis.get_instructions(function):
+def codes_of(function: Any) -> Iterator[tuple[types.CodeType, Mapping[str, Any]]]:
+    """The code that a call of `function` runs, each with the variables that it knows from outside.
+
+    That of a method, of an object that is called, of what `functools` has wrapped, and of functions of the
+    same module that it calls. Functions of other modules are not looked into.
+    """
+    seen: set[int] = set()
+    pending = [function]
+    while pending:
+        found = pending.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        match found:
+            case functools.partial():
+                pending += [found.func, *filter(_is_function, found.args)]
+                pending += filter(_is_function, found.keywords.values())
+            case types.MethodType():
+                pending.append(found.__func__)
+            case types.FunctionType():
+                known = {**found.__globals__, **_captured(found)}
+                for code in nested(found.__code__):
+                    yield code, known
+                    called = (known.get(name) for name in (*code.co_names, *code.co_freevars))
+                    pending += [one for one in called if _is_of_module(one, found.__module__)]
+                pending += filter(_is_function, _captured(found).values())
+            case _ if hasattr(found, "__wrapped__"):
+                pending.append(found.__wrapped__)
+            case _ if not isinstance(found, type) and not isinstance(
+                found, types.BuiltinFunctionType
+            ):
+                pending.append(getattr(type(found), "__call__", None))  # noqa: B004 - looked into
+
+
+def nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function and of those within it: lambdas, comprehensions."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from nested(inner)
+
+
+def _captured(function: types.FunctionType) -> dict[str, Any]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found: dict[str, Any] = {}
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # It is empty as yet.
+            found[name] = cell.cell_contents
+    return found
+
+
+def _is_function(value: Any) -> bool:
+    return isinstance(value, _FUNCTIONS)
+
+
+def _is_of_module(value: Any, module: str) -> bool:
+    return isinstance(value, types.FunctionType) and value.__module__ == module
+
+
+def _given_to(function: Any) -> Iterator[Any]:
+    """The function, and what partial ones within were given."""
+    yield function
+    if isinstance(function, functools.partial):
+        for part in (function.func, *function.args, *function.keywords.values()):
+            yield from _given_to(part)
+
+
+def _called_unstable(code: types.CodeType, known: Mapping[str, Any]) -> str | None:
+    """The name of `hash` or `id` if the code refers to that builtin, or to `__hash__` of something."""
+    for step in dis.get_instructions(code):
         name = step.argval
-        if step.opname == "LOAD_GLOBAL" and name in _UNSTABLE and name not in function.__globals__:
-            return getattr(builtins, name)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+            value = known[name] if name in known else getattr(builtins, name, None)
+            for builtin in _UNSTABLE:
+                if value is builtin:
+                    return str(builtin.__name__)
+        elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and name == "__hash__":
+            return "__hash__"
     return None
 
 

@@ -10,6 +10,7 @@ from minirt.data.keys import UnstableKeyError, check_keys, exact_keys, key_hash
 from minirt.errors import UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.operators.common.base import Operator, OperatorContext, shown
+from minirt.operators.common.calling import result_of_each
 from minirt.protocol.key_groups import group_range
 from minirt.state.keyed import KeyedState
 from minirt.state.sections import Section
@@ -43,12 +44,7 @@ def keys_of(batch: Batch, selector: KeySelector) -> list[Any]:
     key_of = selector.on_rows()
     if isinstance(batch, Columns) and selector.columns:
         batch = Columns(batch.table.select(list(selector.columns)))
-    records = batch.rows().records
-    try:
-        keys = [*map(key_of, records)]
-    except Exception:  # Once more, in a way that names the record.
-        upcoming = iter(records)
-        keys = [key_of(record) for record in upcoming]
+    keys = result_of_each(key_of, batch.rows().records)
     return exact_keys(keys, batch, selector.columns)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from minirt.data.custody import Custody
 from minirt.functions import AsyncFunction, Retry
 from minirt.monitoring.logs import logger_of
+from minirt.operators.common.base import opening_error
 from minirt.operators.common.mailbox import Mailbox
 from minirt.operators.common.requests import Request
 
@@ -86,7 +87,7 @@ class RequestClient:
     async def _start(self, requests: Sequence[Request]) -> None:
         try:
             await self._open()
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             self._post((None, None, error))
             return
         if not self._closed:
@@ -97,9 +98,20 @@ class RequestClient:
         if not isinstance(self._function, AsyncFunction):
             return
         if self._opening is None:
-            opening = asyncio.wait_for(self._function.open(), self._timeout_s)
+            opening = asyncio.wait_for(self._open_function(self._function), self._timeout_s)
             self._opening = asyncio.ensure_future(opening)
         await asyncio.shield(self._opening)
+
+    async def _open_function(self, function: AsyncFunction) -> None:
+        """What it raises would end the event loop, if it is no Exception."""
+        try:
+            await function.open()
+        except asyncio.CancelledError as cancelled:
+            if _is_cancelled():
+                raise
+            raise opening_error(self._label, cancelled) from cancelled
+        except BaseException as error:
+            raise opening_error(self._label, error) from error
 
     def _add_lanes(self) -> None:
         """As many as there are requests for, within the capacity."""
@@ -132,11 +144,11 @@ class RequestClient:
         while True:
             try:
                 return self._take(await function(self._lend(request.record))), None
-            except asyncio.CancelledError as cancelled:
+            except (asyncio.CancelledError, GeneratorExit) as ended:
                 if request not in self._under_way:
                     raise
-                error: BaseException = cancelled
-            except (Exception, SystemExit, KeyboardInterrupt) as failure:
+                error: BaseException = ended
+            except BaseException as failure:
                 error = failure
             attempts += 1
             if retry is None or not retry.again(attempts, error):
@@ -188,5 +200,11 @@ class RequestClient:
         try:
             await asyncio.shield(self._opening)
             await self._function.close()
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             logger.error("operator %s could not be closed: %r", self._label, error, exc_info=error)
+
+
+def _is_cancelled() -> bool:
+    """Tells whether the end of the running task was asked for, so that its function has not raised."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -35,6 +35,14 @@ class ContextOperator(Operator):
         self.ctx.side(tag)(Rows([self.ctx.custody.take(record)], times))
 
 
+def nothing_returned(what: str) -> TypeError:
+    """The error of a function that returned None where the next call needs a value."""
+    return TypeError(
+        f"the function of {what} returned None; return the value that it makes of the two, also if it has "
+        "changed one of them"
+    )
+
+
 Produced = tuple[Any, Iterable[Any] | None, int | None]
 """A record, what a process function returned for it, and its time."""
 
@@ -77,8 +85,10 @@ def several(results: Any) -> Any:
     )
     if results is None:
         raise TypeError(f"None {expected} or yield them")
-    is_single = isinstance(results, _SINGLE) or not (
-        hasattr(kind, "__iter__") or hasattr(kind, "__getitem__")
+    is_single = (
+        isinstance(results, _SINGLE)
+        or _is_table(kind)
+        or not (hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"))
     )
     if is_single or (isinstance(results, tuple) and hasattr(kind, "_fields")):
         an = "an" if name[0] in "aeiouAEIOU" else "a"
@@ -86,6 +96,11 @@ def several(results: Any) -> Any:
             f"{an} {name} {expected} or yield them; return [...] around it if it is one record"
         )
     return results
+
+
+def _is_table(kind: type) -> bool:
+    """Tells a data frame, of whatever library: what it gives one by one are its columns, or their names."""
+    return hasattr(kind, "__dataframe__") or (hasattr(kind, "columns") and hasattr(kind, "shape"))
 
 
 def rows_with_times(rows: Rows) -> Iterable[tuple[Any, int | None]]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from minirt.aggregates import Count
 from minirt.data.batch import Columns
 from minirt.kernels.contract import Slots
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.windows.frame import WindowFrame, part_of
 from minirt.operators.windows.outlet import Outlet, Task
 from minirt.state.accumulators import Arrivals
@@ -86,10 +87,8 @@ class CountFrame(WindowFrame):
             return
         rows = np.flatnonzero(now)
         part = part_of(table, rows).append_column(PANE, pa.array(numbers[rows] // self._pane))
-        try:
+        with Calling(self.ctx.label, otherwise=part.schema.names):
             self._panes.add_rows(part, None if times is None else times[rows])
-        except Exception as error:
-            raise user_error(self.ctx.label, error, part.schema.names) from error
 
     def _give_out(self, keys: Slots, windows: Times) -> None:
         """Give out one full window of each of these keys, and free what no later one needs."""

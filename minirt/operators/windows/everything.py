@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from minirt.data.batch import Columns
 from minirt.operators.common.aggregation import CHUNK_KEYS
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.outlet import Outlet, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -28,10 +29,8 @@ class EverythingFrame(WindowFrame):
         """How often the interval fits into the watermark at which results were given out last."""
 
     def take(self, columns: Columns, times: Times | None) -> None:
-        try:
+        with Calling(self.ctx.label, otherwise=columns.table.schema.names):
             changed = self._values.add(columns.table, times)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         self._values.hold_back(changed)
         if self._trigger.clock == "processing" and self._early_at is None:
             self._early_at = self.ctx.monotonic() + self._trigger.interval_ms / 1000
@@ -47,10 +46,8 @@ class EverythingFrame(WindowFrame):
 
     def fire_early(self) -> Iterator[None]:
         while len(pending := self._ordered(self._values, self._values.pending())[:CHUNK_KEYS]):
-            try:
+            with self._giving_out:
                 results, times = self._values.give_out(pending)
-            except Exception as error:
-                raise self._failed(error) from error
             if self._purge:
                 self._values.drop(pending)
             self._show(results, None, "on_time", times)

@@ -14,7 +14,8 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import ConfigurationError, UserCodeError
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import outputs, reading_of
-from minirt.operators.common.base import Operator, OperatorContext, user_error
+from minirt.operators.common.base import Operator, OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.common.columns import needed_columns
 from minirt.operators.windows.outlet import ALL, Bounds, ColumnOutlet, Outlet, Pane, Task
 from minirt.protocol.key_groups import group_range
@@ -208,8 +209,9 @@ class WindowFrame(Operator):
             times = np.broadcast_to(np.asarray(bounds[1], np.int64) - 1, results.num_rows)
         self._outlet.show(results, bounds, pane, times)
 
-    def _failed(self, error: Exception) -> Exception:
-        return user_error(self.ctx.label, error, outputs(self._task.aggregates))
+    @property
+    def _giving_out(self) -> Calling:
+        return Calling(self.ctx.label, otherwise=outputs(self._task.aggregates))
 
 
 def by_value(values: Times) -> Iterator[tuple[int, npt.NDArray[np.intp] | None]]:

@@ -19,7 +19,9 @@ from minirt.data.custody import Custody
 from minirt.data.errors import UnsupportedRecordError
 from minirt.data.values import pack_value, unpack_value
 from minirt.kernels.contract import Slots
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
+from minirt.operators.common.results import nothing_returned
 from minirt.state.accumulator import Accumulator
 
 ROW = "\x1erow"
@@ -92,6 +94,8 @@ class Held(Accumulator):
         [held] = self._arrays
         for slot, packed in zip(slots.tolist(), stored[0].to_pylist(), strict=True):
             held[slot] = None if packed is None else unpack_value(packed, allow_pickle=pickles)
+            if held[slot] is not None:
+                held[slot][1] = self._ctx.custody.settle(held[slot][1])
 
     def merge(self, slots: Slots, other: Any, others: Slots) -> None:
         [held] = self._arrays
@@ -141,24 +145,24 @@ class _HeldValue(Held):
         self._trusted = ctx.custody.trusts(function)
 
     def begin(self, record: Any) -> Any:
-        return record
+        return self._custody.settle(record)
 
     def take_in(self, entries: Iterable[tuple[Entry, Any]]) -> None:
         function, trusted, take = self._function, self._trusted, self._custody.take
-        record = None
-        try:
+        settle = self._custody.settle
+        with Calling(self._ctx.label):
             for entry, record in entries:
                 value = function(entry[1], record)
-                entry[1] = value if trusted else take(value)
-        except Exception as error:
-            raise user_error(self._ctx.label, error, record) from error
+                if value is None and record is not None:
+                    raise nothing_returned("reduce")
+                entry[1] = settle(value if trusted else take(value))
 
     def united(self, earlier: Any, later: Any) -> Any:
-        try:
+        with Calling(self._ctx.label, later):
             value = self._function(earlier, later)
-        except Exception as error:
-            raise user_error(self._ctx.label, error, later) from error
-        return value if self._trusted else self._custody.take(value)
+            if value is None and later is not None:
+                raise nothing_returned("reduce")
+            return self._custody.settle(value if self._trusted else self._custody.take(value))
 
     def copied(self, held: Any) -> Any:
         return self._custody.lend(held)

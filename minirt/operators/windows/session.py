@@ -12,7 +12,8 @@ from minirt.aggregates import Max, Min
 from minirt.data.batch import Columns
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.windows.frame import WindowFrame
 from minirt.operators.windows.intervals import joined
 from minirt.operators.windows.outlet import Outlet, Pane, Task
@@ -72,10 +73,8 @@ class SessionFrame(WindowFrame):
             columns, times = columns.where(~late), times[~late]
         if not len(times):
             return
-        try:
+        with Calling(self.ctx.label, otherwise=columns.table.schema.names):
             touched = self._join(columns.table, times)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, columns.table.schema.names) from error
         self._follow(touched)
 
     def fire(self) -> Iterator[None]:
@@ -206,10 +205,8 @@ class SessionFrame(WindowFrame):
             known, shown_from, shown_to = self._shown(slots)
             self._retract(slots[known & ((shown_from != starts) | (shown_to != ends))])
             self._set_shown(slots, (np.ones(len(slots), np.bool_), starts, ends))
-        try:
+        with self._giving_out:
             results, _ = self._sessions.results(slots)
-        except Exception as error:
-            raise self._failed(error) from error
         self._show(self._without_bounds(results), (starts, ends), pane, ends)
 
     def _retract(self, slots: Slots) -> None:

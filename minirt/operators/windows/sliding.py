@@ -12,7 +12,8 @@ from minirt.data.batch import Columns
 from minirt.data.simple_columns import simple
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.windows.frame import WindowFrame, by_value, part_of
 from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.protocol.watermarks import MAX_WATERMARK
@@ -67,10 +68,8 @@ class SlidingFrame(WindowFrame):
         for pane, rows in by_value(panes):
             part = part_of(columns.table, rows)
             self._arrivals.of_part(rows)
-            try:
+            with Calling(self.ctx.label, otherwise=part.schema.names):
                 self._add(pane, part)
-            except Exception as error:
-                raise user_error(self.ctx.label, error, part.schema.names) from error
             self._merged.changed(pane)
         self._follow(columns.table, panes)
 
@@ -239,17 +238,13 @@ class SlidingFrame(WindowFrame):
 
     def _part(self, window: int) -> Part | None:
         first = window * self._window.step
-        try:
+        with self._giving_out:
             return self._merged.window(first, first + self._window.panes)
-        except Exception as error:
-            raise self._failed(error) from error
 
     def _show_part(self, window: int, part: Part, places: Slots, mark: Pane) -> None:
         chosen = Part(part.keys[places], part.slots[places], part.types, part.accumulators)
-        try:
+        with self._giving_out:
             columns = [held.result(chosen.slots) for held in chosen.accumulators]
-        except Exception as error:
-            raise self._failed(error) from error
         names = [*self._keys, *(aggregate.output for aggregate in self._task.aggregates)]
         results = pa.RecordBatch.from_arrays([*self._merged.keys(chosen), *columns], names)
         start = self._window.start_of(window * self._window.step)

@@ -11,6 +11,7 @@ from minirt.data.custody import Custody
 from minirt.functions import WindowProcess
 from minirt.state.binding import bind_states, declarations
 from minirt.state.keyed import KeyedState
+from minirt.state.kinds_of_state import KindsOfState
 
 TABLE = "states of windows"
 _SCRATCH_KEY = 0
@@ -45,9 +46,12 @@ class WindowStates:
         self._numbers = count()
         self._noted: set[tuple[int, Any]] = set()
 
-    def restored(self) -> None:
+    def restored(self, kinds: KindsOfState) -> None:
+        """The state of all keys is there. Raises ConfigurationError for states of another kind."""
         for key, windows in self._windows.items():
-            for _, end, _ in windows:
+            for _, end, values in windows:
+                for name, value in values.items():
+                    kinds.check_values(name, (value,))
                 self._note_end(end, key)
 
     def enter(

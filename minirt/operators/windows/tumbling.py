@@ -10,7 +10,8 @@ import pyarrow as pa
 from minirt.data.batch import Columns
 from minirt.kernels.contract import Slots
 from minirt.operators.common.aggregation import CHUNK_KEYS
-from minirt.operators.common.base import OperatorContext, user_error
+from minirt.operators.common.base import OperatorContext
+from minirt.operators.common.calling import Calling
 from minirt.operators.windows.frame import WindowFrame, by_value, part_of
 from minirt.operators.windows.outlet import Outlet, Pane, Task
 from minirt.state.array_table import ArrayTable, Times
@@ -101,10 +102,8 @@ class TumblingFrame(WindowFrame):
 
     def _add(self, number: int, part: pa.RecordBatch) -> None:
         table = self._open(number)
-        try:
+        with Calling(self.ctx.label, otherwise=part.schema.names):
             changed = table.add(part, None)
-        except Exception as error:
-            raise user_error(self.ctx.label, error, part.schema.names) from error
         if self._window.end_of(number) - 1 <= self._times.least:
             self._give_out(number, changed, "late")
             return
@@ -115,17 +114,13 @@ class TumblingFrame(WindowFrame):
             self._changed.setdefault(number, []).append(changed)
 
     def _give_out(self, number: int, slots: Slots, pane: Pane) -> None:
-        try:
+        with self._giving_out:
             results, _ = self._tables[number].give_out(slots)
-        except Exception as error:
-            raise self._failed(error) from error
         self._show(results, self._bounds(number), pane)
 
     def _show_early(self, number: int, slots: Slots) -> None:
-        try:
+        with self._giving_out:
             results, _ = self._tables[number].results(slots)
-        except Exception as error:
-            raise self._failed(error) from error
         self._show(results, self._bounds(number), "early")
 
     def _bounds(self, number: int) -> tuple[int, int]:

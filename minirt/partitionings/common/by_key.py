@@ -11,12 +11,18 @@ import pyarrow as pa
 
 from minirt.data.batch import Columns, Rows, dicts_of
 from minirt.data.simple_columns import in_microseconds
-from minirt.errors import UserCodeError
+from minirt.errors import MinirtError, UserCodeError
 from minirt.graph.keys import KeySelector
 from minirt.graph.partitioning import Partitioning, Wiring
-from minirt.operators.common.base import shown, user_error
+from minirt.operators.common.base import shown
+from minirt.operators.common.calling import (
+    Calling,
+    ends_program,
+    passed_foreign_code,
+    result_of_each,
+)
 from minirt.operators.common.checks import check_column
-from minirt.operators.common.functions import check_function
+from minirt.operators.common.functions import check_function, check_stable
 from minirt.partitionings.common.dealing import (
     Dealer,
     DealingSite,
@@ -26,6 +32,12 @@ from minirt.partitionings.common.dealing import (
     split,
 )
 from minirt.protocol.topology import InFlight, Order
+
+PARTS_KEYS = (
+    "so equal keys would part ways; compute the index from the key itself, or say that the partitioning "
+    "is not pure, pure=False"
+)
+"""What comes of a partitioner that asks for what is another value elsewhere."""
 
 
 class KeyPartitioning(Partitioning, ABC):
@@ -77,7 +89,11 @@ class KeyPartitioning(Partitioning, ABC):
 
     def check(self, schema: pa.Schema | None, label: str) -> None:
         if self.key.function is not None:
-            check_function(self.key.function, label, "the record")
+            check_function(self.key.function, label, "the record", returns="the key")
+            if self.pure:
+                check_stable(self.key.function, label, PARTS_KEYS)
+        if self.pure:
+            check_stable(self.targets, label, PARTS_KEYS)
         for column in self.key.columns:
             check_column(column, schema, label)
 
@@ -97,46 +113,69 @@ class KeyDealer(Dealer):
 
     def rows(self, rows: Rows) -> None:
         count, records = len(self._buffers), rows.records
-        try:
-            targets = self._partitioning.targets([*map(self._key_of, records)], count)
-        except Exception as error:
-            raise self._failed(error, records, self._key_of) from error
-        scatter(rows, check_targets(targets, len(records), count, self._label), self._buffers)
+        with _Dealing(self, records, self._key_of):
+            targets = self._partitioning.targets(result_of_each(self._key_of, records), count)
+            chosen = check_targets(targets, len(records), count, self._label)
+        scatter(rows, chosen, self._buffers)
 
     def columns(self, batch: Columns) -> Iterable[tuple[int, Columns]]:
         count, table, function = len(self._buffers), batch.table, self._key.function
         targets: Sequence[int]
         if function is not None:
             records = dicts_of(table)
-            try:
-                targets = self._partitioning.targets([*map(function, records)], count)
-            except Exception as error:
-                raise self._failed(error, records, function) from error
+            with _Dealing(self, records, function):
+                targets = self._partitioning.targets(result_of_each(function, records), count)
+                chosen = check_targets(targets, len(batch), count, self._label)
         else:
             check_present(self._key.columns, table.schema, self._label)
             columns = [table.column(name) for name in self._key.columns]
-            try:
+            with _Dealing(self, table, self._key_of):
                 targets = self._partitioning.column_targets(columns, count)
-            except Exception as error:
-                records = dicts_of(table.select(self._key.columns))
-                raise self._failed(error, records, self._key_of) from error
-        chosen = check_targets(targets, len(batch), count, self._label)
+                chosen = check_targets(targets, len(batch), count, self._label)
         return split(batch, np.array(chosen, np.min_scalar_type(count - 1)), count)
 
-    def _failed(
-        self, error: Exception, records: Sequence[Any], key_of: Callable[[Any], Any]
-    ) -> Exception:
-        """Names the first record that fails alone as well, if there is one."""
-        label, culprit = f"{self._label}, partitioner,", self._culprit(records, key_of)
-        missing = None if culprit is None else self._key.missing(culprit)
-        if missing is not None:
-            return UserCodeError(f"operator {label} failed on record {shown(culprit)}: {missing}")
-        return user_error(label, error, culprit)
+    def missing(self, culprit: Any) -> str | None:
+        """What the key lacks in a record."""
+        return None if culprit is None else self._key.missing(culprit)
 
-    def _culprit(self, records: Sequence[Any], key_of: Callable[[Any], Any]) -> Any:
+    @property
+    def label(self) -> str:
+        """What failed, for messages."""
+        return f"{self._label}, partitioner,"
+
+    def culprit(self, records: Sequence[Any] | pa.RecordBatch, key_of: Callable[[Any], Any]) -> Any:
+        """The first record that fails alone as well, if there is one."""
+        if isinstance(records, pa.RecordBatch):
+            records = dicts_of(records.select(self._key.columns))
         for record in records:
             try:
-                self._partitioning.targets([key_of(record)], len(self._buffers))
-            except Exception:
+                [*self._partitioning.targets([key_of(record)], len(self._buffers))]
+            except BaseException as error:
+                if ends_program(error):
+                    raise
                 return record
         return None
+
+
+class _Dealing(Calling):
+    """A block that asks a partitioner for the receivers of records."""
+
+    __slots__ = ("_dealer", "_key_of", "_records")
+
+    def __init__(
+        self,
+        dealer: KeyDealer,
+        records: Sequence[Any] | pa.RecordBatch,
+        key_of: Callable[[Any], Any],
+    ) -> None:
+        super().__init__(dealer.label)
+        self._dealer, self._records, self._key_of = dealer, records, key_of
+
+    def _named(self, error: BaseException) -> BaseException:
+        if isinstance(error, MinirtError) and not passed_foreign_code(error):
+            return error
+        self._record = culprit = self._dealer.culprit(self._records, self._key_of)
+        missing = self._dealer.missing(culprit)
+        if missing is None:
+            return super()._named(error)
+        return UserCodeError(f"operator {self._label} failed on record {shown(culprit)}: {missing}")

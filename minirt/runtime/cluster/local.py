@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from minirt.clock import Clock
 from minirt.operators.common.base import CoroutineStart, chain_error
+from minirt.operators.common.calling import ends_program
 from minirt.protocol.drift import Progress
 from minirt.protocol.ids import ChannelId, SubtaskId
 from minirt.protocol.job_events import (
@@ -153,7 +154,9 @@ class LocalCluster:
         def run_slice() -> None:
             try:
                 subtask.run_slice()
-            except Exception as error:
+            except BaseException as error:
+                if ends_program(error):
+                    raise
                 raise chain_error(subtask.name, error) from error
 
         self.attempt(run_slice)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -23,6 +22,7 @@ from minirt.protocol.restart_commands import FallenBack
 from minirt.protocol.restore import RestorePlan
 from minirt.protocol.stored_watermarks import WatermarkPlan
 from minirt.runtime.control.shape import Shape
+from minirt.script_classes import load_job
 from minirt.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class JobPackage:
     """Word messages of the job's processes for the command line, as its program does."""
 
     def load_graph(self) -> ExecutionGraph:
-        graph: ExecutionGraph = pickle.loads(self.graph)
+        graph: ExecutionGraph = load_job(self.graph)
         return graph
 
     def choose_kernels(self) -> None:

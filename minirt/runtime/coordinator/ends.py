@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,7 +20,7 @@ from minirt.io.base import (
 )
 from minirt.io.remembered import planned
 from minirt.monitoring.logs import logger_of
-from minirt.operators.common.base import end_error
+from minirt.operators.common.calling import Reaching, ends_program
 from minirt.protocol.manifest import CommittedOutput, Manifest, SinkHandles
 from minirt.protocol.source_offsets import SourceOffsets
 
@@ -85,7 +84,8 @@ class JobEnds:
             node, identity = self._nodes[uid], SinkIdentity(self._job, uid)
             place = (node.label, self._generation, self._staging)
             context = CommitterContext(identity, *place, self._committed.get(uid, 0))
-            self._committers[uid] = given(node.spec.writes_to).open_committer(context)
+            with Reaching(node.label, "could not open what commits"):
+                self._committers[uid] = given(node.spec.writes_to).open_committer(context)
         return self._committers[uid]
 
     def commit(self, held: Sequence[SinkHandles]) -> None:
@@ -105,10 +105,8 @@ class JobEnds:
     def plan_splits(self, uid: str) -> list[Split]:
         """The splits of a source."""
         node = self._nodes[uid]
-        try:
+        with Reaching(node.label, "could not plan its splits"):
             return planned(given(node.spec.reads_from), node.parallelism)
-        except Exception as error:
-            raise end_error(node.label, "could not plan its splits", error) from error
 
     def tell_sources(self, told: Sequence[SourceOffsets]) -> None:
         """Tell each source how far it is stored. Raises the first error once all were told."""
@@ -120,7 +118,9 @@ class JobEnds:
             node = self._nodes[uid]
             try:
                 given(node.spec.reads_from).committed(known)
-            except (Exception, SystemExit) as error:  # A source may even call `sys.exit`.
+            except BaseException as error:
+                if ends_program(error):
+                    raise
                 logger.warning("%s cannot take in how far it is stored: %s", node.label, error)
                 known_error = error if isinstance(error, Exception) else None
                 errors.append(known_error or MinirtError(f"{node.label} raised {error!r}"))
@@ -142,16 +142,14 @@ class JobEnds:
             return
         try:
             committer.close()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if ends_program(error):
+                raise
             label = self._nodes[uid].label
             logger.warning("what commits for %s could not be closed: %s", label, error)
 
-    @contextmanager
-    def _committing(self, uid: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            raise end_error(self._nodes[uid].label, "could not commit", error) from error
+    def _committing(self, uid: str) -> Reaching:
+        return Reaching(self._nodes[uid].label, "could not commit")
 
     def _sinks(self) -> Iterator[str]:
         return (uid for uid, node in self._nodes.items() if node.spec.writes_to is not None)

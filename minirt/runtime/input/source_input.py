@@ -12,12 +12,13 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.errors import UnsupportedRecordError
-from minirt.errors import MinirtError, SourceDataError
+from minirt.errors import SourceDataError
 from minirt.graph.operator_spec import Reading
 from minirt.io.base import Offset
 from minirt.io.remembered import kept_identity, resumed, stamped
 from minirt.monitoring.logs import logger_of
-from minirt.operators.common.base import Member, OperatorContext, shown, user_error
+from minirt.operators.common.base import Member, OperatorContext, shown
+from minirt.operators.common.calling import Calling, Reaching, ends_program
 from minirt.operators.event_time import NO_WATERMARK, stamper
 from minirt.operators.source import ERRORS_TAG
 from minirt.protocol.drift import HOLDS_NOBODY, Progress
@@ -240,7 +241,7 @@ class SourceInput(Input, Member):
     def _next_batch(self, state: SplitState) -> None:
         """Read until there is something that was not emitted before, or nothing now, or the end."""
         began = self.ctx.monotonic()
-        try:
+        with self._reaching(state):
             if state.reader is None:
                 state.reader = self._source.open_split(state.split, state.offset)
             read = state.reader.read()
@@ -249,12 +250,6 @@ class SourceInput(Input, Member):
                 state.skip -= len(read)
                 self._move_on(state)
                 read = state.reader.read()
-        except MinirtError:
-            raise
-        except Exception as error:
-            raise SourceDataError(
-                f"source {self.ctx.label} cannot read split {state.split.id}: {error}"
-            ) from error
         if read is None:
             self._move_on(state)
             state.finished = True
@@ -269,13 +264,16 @@ class SourceInput(Input, Member):
             if times is not None:
                 self._load(state, state.batch, np.asarray(times, np.int64))
 
+    def _reaching(self, state: SplitState) -> Reaching:
+        label = f"source {self.ctx.label}"
+        return Reaching(label, f"cannot read split {state.split.id}", SourceDataError)
+
     def _load(self, state: SplitState, batch: Batch, times: npt.NDArray[np.int64]) -> None:
         """Have the watermark of the split look at what was read."""
         assert self._strategy is not None
         state.times = times
         if state.watermark is None:
-            label = f"source {self.ctx.label}"
-            state.watermark = split_watermark(self._strategy, label, state.split.id)
+            state.watermark = split_watermark(self._strategy, self.ctx.label, state.split.id)
         try:
             state.watermark.load(batch, times)
         except SourceDataError as error:
@@ -287,7 +285,9 @@ class SourceInput(Input, Member):
         assert reader is not None
         try:
             reader.close()
-        except Exception as error:
+        except BaseException as error:
+            if ends_program(error):
+                raise
             message = "source %s could not close split %s: %r"
             logger.error(message, self.ctx.label, state.split.id, error, exc_info=error)
 
@@ -296,11 +296,10 @@ class SourceInput(Input, Member):
             check_batch(read)
             if self._stamp is None:
                 return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
-            return self._stamp(read)
+            with Calling(self.ctx.label):
+                return self._stamp(read)
         except SourceDataError as error:
             raise type(error)(f"source {self.ctx.label}: {error}") from error
-        except Exception as error:
-            raise user_error(self.ctx.label, error) from error
 
     def _due(self, state: SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
@@ -353,11 +352,13 @@ class SourceInput(Input, Member):
     def _move_on(self, state: SplitState) -> None:
         """All of a batch is processed: the position moves behind it, with what did not parse in it."""
         assert state.reader is not None
-        state.offset = state.reader.offset
-        for found in state.reader.take_new_splits():
-            split = stamped(found, kept_identity(state.split))
+        with self._reaching(state):
+            state.offset = state.reader.offset
+            found = [*state.reader.take_new_splits()]
+            bad = state.reader.take_bad_records()
+        for one in found:
+            split = stamped(one, kept_identity(state.split))
             self._states.append(SplitState(state.order, split, self._silence()))
-        bad = state.reader.take_bad_records()
         if bad and self._source.side_errors:
             self.ctx.side(ERRORS_TAG)(Rows([record.to_plain() for record in bad]))
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from minirt.data.batch import Batch, Columns
-from minirt.errors import ConfigurationError, MinirtError, SourceDataError
+from minirt.errors import ConfigurationError, SourceDataError
 from minirt.generics import U
 from minirt.monitoring.logs import logger_of
-from minirt.operators.common.base import chain_error
+from minirt.operators.common.calling import Calling
 from minirt.operators.event_time import NO_WATERMARK, check_range, told_watermarks
 from minirt.units import event_time_ms
 from minirt.watermarks import WatermarkGenerator, Watermarks
@@ -45,10 +45,10 @@ class SplitWatermark(ABC):
         """
 
 
-def split_watermark(strategy: Watermarks, label: str, split: str) -> SplitWatermark:
+def split_watermark(strategy: Watermarks, operator: str, split: str) -> SplitWatermark:
     """How event time advances in a split that is read from now on. Raises MinirtError."""
     if strategy.generator is not None:
-        return _Generated(strategy, f"the watermark generator of {label}, split {split}")
+        return _Generated(strategy, operator, split)
     return _Told(strategy)
 
 
@@ -85,9 +85,12 @@ class _Told(SplitWatermark):
 class _Generated(SplitWatermark):
     """A generator of the user sees the records."""
 
-    def __init__(self, strategy: Watermarks, label: str) -> None:
+    def __init__(self, strategy: Watermarks, operator: str, split: str) -> None:
         assert strategy.generator is not None
-        self._label = label
+        self._label = label = f"the watermark generator of source {operator}, split {split}"
+        self._caller = f"{operator}, watermark generator of split {split},"
+        self._seen: object = None
+        """The records that it was shown last."""
         self._current = NO_WATERMARK
         self._warned = False
         self._batch: Batch
@@ -122,7 +125,10 @@ class _Generated(SplitWatermark):
         batch = self._batch.slice(start, stop)
         records = batch.table if isinstance(batch, Columns) else batch.records
         times = self._times[start:stop]
-        self._checked(lambda: self._generator.on_batch(records, times))
+        self._seen = records
+        by_event = type(self._generator).on_batch is WatermarkGenerator.on_batch
+        with Calling(self._caller, None if by_event else records):
+            self._generator.on_batch(records, times)
 
     def see_until(self, start: int, stop: int, watermark: int) -> int:
         for place in range(start, stop):
@@ -133,9 +139,5 @@ class _Generated(SplitWatermark):
 
     def _checked(self, call: Callable[[], U]) -> U:
         """What the user's code returns. Raises UserCodeError."""
-        try:
+        with Calling(self._caller, self._seen):
             return call()
-        except MinirtError:
-            raise
-        except Exception as error:
-            raise chain_error(self._label, error) from error

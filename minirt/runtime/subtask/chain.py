@@ -174,7 +174,7 @@ class Chain:
 
     def _context(self, place: int, context: ChainContext) -> OperatorContext:
         node = self._vertex.operators[place]
-        custody = custody_of(context.options, f"operator {node.label}")
+        custody = custody_of(context.options, f"operator {node.label}", repeats=context.repeats)
         return OperatorContext(
             label=node.label,
             uid=node.uid,

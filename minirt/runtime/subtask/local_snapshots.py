@@ -144,10 +144,6 @@ class PartOfLine:
     all that came."""
 
 
-_NUMBERS = 1_000_000
-"""How many local snapshots a life may have. So none has the number of one that an earlier life began."""
-
-
 class LocalLog:
     """What one subtask knows of its local snapshots and keeps for them."""
 
@@ -301,7 +297,7 @@ class LocalLog:
 
     def _begin_at(self, at: FallenBack, now: float) -> None:
         """Know the snapshot that this life begins at: all that comes in from here on lies behind it."""
-        self.number = at.life * _NUMBERS
+        self.number = at.cut.next_life(at.life)
         self._needs_least = dict(at.cut.needs)
         starts = [0] * len(self._channels)
         self._snapshots.append(

@@ -9,7 +9,8 @@ from minirt.data.errors import UnsupportedRecordError
 from minirt.errors import UnsupportedValueError
 from minirt.io.base import Prepared
 from minirt.monitoring.logs import logger_of
-from minirt.operators.common.base import Member, end_error, opening_error
+from minirt.operators.common.base import Member
+from minirt.operators.common.calling import Opening, Reaching, ends_program
 from minirt.protocol.manifest import Reference
 from minirt.state.sections import Section
 from minirt.state.stored import UID_SEPARATOR
@@ -30,10 +31,8 @@ class Members:
     def open(self) -> None:
         """Open from the end, so that nobody emits into an operator that is not yet open."""
         for member in reversed(self._members):
-            try:
+            with Opening(member.ctx.label):
                 member.open()
-            except Exception as error:
-                raise opening_error(member.ctx.label, error) from error
 
     def snapshot(self) -> dict[str, Section]:
         """The state of all operators by uid and section. Raises UnsupportedValueError if it has no form.
@@ -111,7 +110,9 @@ class Members:
         for member in self._members:
             try:
                 member.close()
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if ends_program(error):
+                    raise
                 label = member.ctx.label
                 logger.error("operator %s could not be closed: %r", label, error, exc_info=error)
 
@@ -119,11 +120,10 @@ class Members:
 @contextmanager
 def _storing(label: str) -> Iterator[None]:
     try:
-        yield
+        with Reaching(f"state of operator {label}", "could not be stored"):
+            yield
     except UnsupportedRecordError as error:
         raise UnsupportedValueError(f"state of operator {label}: {error}") from error
-    except Exception as error:
-        raise end_error(f"state of operator {label}", "could not be stored", error) from error
 
 
 def _labelled(section: Section, label: str) -> Section:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from minirt.errors import StorageError
 from minirt.io.base import Prepared
-from minirt.operators.common.base import end_error
+from minirt.operators.common.calling import Reaching
 from minirt.protocol.barriers import Switch
 from minirt.protocol.ids import SubtaskId
 from minirt.protocol.job_events import SnapshotAcknowledged, SnapshotDeclined
@@ -106,13 +106,9 @@ class SnapshotUpload:
     def finish_output(self) -> tuple[SinkHandles, ...]:
         """Make the output of sinks durable; what is to be committed of it. Raises UserCodeError."""
         for uid, _, output in self.prepared:
-            try:
+            with Reaching(f"sink {uid}", "could not make its output durable"):
                 if output.finish is not None:
                     output.finish()
-            except Exception as error:
-                raise end_error(
-                    f"sink {uid}", "could not make its output durable", error
-                ) from error
         return tuple(
             SinkHandles(uid, checkpoint_id, self.subtask.index, tuple(output.handles))
             for uid, checkpoint_id, output in self.prepared

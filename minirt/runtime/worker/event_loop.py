@@ -57,7 +57,7 @@ class EventLoop:
     async def _watched(self, start: CoroutineStart) -> None:
         try:
             await start()
-        except Exception as error:
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
             self._on_error(error)
 
     async def _wait(self) -> None:

@@ -13,6 +13,7 @@ import gc
 import io
 import os
 import pickle
+import secrets
 import selectors
 import shutil
 import signal
@@ -96,6 +97,9 @@ class Template:
         self._control = control
         self._threads = threads
         """The names of those that loading the job has started."""
+        given = os.environ.get("PYTHONHASHSEED", "")
+        self._hash_seed = given if given.isdecimal() else str(secrets.randbelow(2**32))
+        """Of all interpreters that it starts: so sets of texts iterate in one order, as in forks."""
         self._workers: dict[int, Fork] = {}
         """What was to be forked, by process id."""
         self._heard_at = 0.0
@@ -180,7 +184,8 @@ class Template:
             pickle.dump((self._start, place), given)
             given.seek(0)
             command = "from minirt.runtime.worker.template import spawned; spawned()"
-            process = subprocess.Popen([*PYTHON, "-c", command], stdin=given)
+            environment = {**os.environ, "PYTHONHASHSEED": self._hash_seed}
+            process = subprocess.Popen([*PYTHON, "-c", command], stdin=given, env=environment)
         process.returncode = 0  # It is reaped as those that were forked are.
         return process.pid
 
@@ -201,6 +206,7 @@ class Template:
             if signal.getsignal(signal.SIGTERM) is end_orderly:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._control.close()
+            seed_generators()
             run_worker(self._package, place)
             status = _FORKED_OK
         except BaseException:
@@ -285,6 +291,17 @@ def set_up(start: TemplateStart) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def seed_generators() -> None:
+    """Give a fork random numbers of its own, also from the generators that Python does not seed anew.
+
+    All forks would else draw the numbers that the template had next, and draw them again after a restart.
+    """
+    for name in ("numpy.random", "torch"):
+        seed = getattr(sys.modules.get(name), "seed", None)
+        if seed is not None:
+            seed()
 
 
 def _serve(start: TemplateStart) -> None:

@@ -18,7 +18,7 @@ from minirt.kernels.choice import chosen
 from minirt.monitoring.log_lines import LineHandler
 from minirt.monitoring.logs import keep_lines, logger_of, set_up_worker
 from minirt.monitoring.subtask_metrics import Activity, TimeAccount
-from minirt.operators.common.base import CoroutineStart, chain_error, user_error
+from minirt.operators.common.base import CoroutineStart, chain_error
 from minirt.operators.common.mailbox import Mailbox
 from minirt.protocol.drift import Progress
 from minirt.protocol.ids import SubtaskId
@@ -92,7 +92,7 @@ def run_worker(package: JobPackage, place: WorkerPlace) -> None:
                 control.send(place.heartbeat({}, worker.lines.take()))
                 raise
             worker.finish()
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except BaseException as error:
         # A worker that finds another one gone is not the first to fail: let it be heard first.
         if not (isinstance(error, WorkerLostError) and control.is_told_to_stop(_HEARD_FIRST_S)):
             control.send(WorkerFailed(place.generation, portable(error)))
@@ -306,9 +306,7 @@ class Worker:
         self._working.append(subtask)
         try:
             subtask.run_slice()
-        except SystemExit as error:
-            raise user_error(subtask.name, error) from error
-        except Exception as error:
+        except BaseException as error:
             raise chain_error(subtask.name, error) from error
         finally:
             self._working.pop()

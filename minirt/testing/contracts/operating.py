@@ -10,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from minirt import by_value
+from minirt.config import Options
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.copies import copied
+from minirt.data.custody import custody_of
 from minirt.data.keys import key_hash
 from minirt.graph.keys import KeySelector
 from minirt.graph.operator_spec import OperatorSpec, StateDealing
@@ -226,6 +228,7 @@ class Subtasks:
             side=lambda tag: lambda batch: self._emit(tag, batch),
             monotonic=lambda: NOW,
             keys=tuple(key for key in self._keys if key is not None),
+            custody=custody_of(Options(), "operator", repeats=self._repeats),
             run_async=self._event_loop.begin,
             repeats=self._repeats,
             read_clock=(lambda: int(NOW * 1000)) if self._by_clock else None,
