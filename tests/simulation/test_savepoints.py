@@ -176,7 +176,7 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
         obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", without_pause)
-    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=375)
+    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=264)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
