@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
-from minirt.io.lines import OnError, check_on_error
+from minirt.io.base import BadRecord, Offset, OnError, Source, Split, SplitReader
+from minirt.io.lines import check_on_error
 from minirt.units import Duration, seconds
 from minirt_connectors.kafka.cluster import Cluster
 from minirt_connectors.kafka.fetching import Fetcher
@@ -74,7 +74,7 @@ class KafkaSource(Source):
         self._metadata = check_metadata(metadata)
         beside_columns = bool(metadata) and self._format.schema() is not None
         self.in_arrays = self._format.in_arrays or beside_columns
-        self._on_error = check_on_error(on_error)
+        self.on_error: OnError = check_on_error(on_error)
         self.side_errors = on_error == "side_output"
         if group is not None and not group:
             raise ConfigurationError("group is the name of a consumer group, or None")
@@ -110,7 +110,7 @@ class KafkaSource(Source):
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         info = split.info
-        decoder = Decoder(self._format, self._metadata, self._on_error, info["topic"])
+        decoder = Decoder(self._format, self._metadata, self.on_error, info["topic"])
         first, seen = (info["start"], info["of"]) if offset is None else offset
         return _Reader(self, split, first, seen, decoder)
 
@@ -225,6 +225,9 @@ class _Reader(SplitReader):
 
     def take_bad_records(self) -> list[BadRecord]:
         return self._decoder.take_bad_records()
+
+    def locate(self, places: Sequence[int]) -> Sequence[tuple[str, bytes] | None]:
+        return self._decoder.locate(places)
 
     def take_new_splits(self) -> Sequence[Split]:
         found, self._found = self._found, []
