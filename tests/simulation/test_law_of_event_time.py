@@ -274,7 +274,7 @@ def differences(name: str, before: str, drawn: Sequence[Cut], emit: str, seed: i
     ]
 
 
-@settings(deadline=None, max_examples=runs(15))
+@settings(deadline=None, max_examples=runs(6))
 @given(
     name=st.sampled_from(sorted(JOBS)),
     before=st.sampled_from(sorted(BEFORE)),
@@ -304,7 +304,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-@settings(deadline=None, max_examples=runs(8))
+@settings(deadline=None, max_examples=runs(5))
 @given(
     form=st.sampled_from(sorted(FORMS)),
     drawn=cuts(),
