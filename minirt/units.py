@@ -63,8 +63,15 @@ def size_bytes(value: Size, option: str = "size") -> int:
 def event_time_ms(value: object) -> int:
     """A point in event time as milliseconds since 1970 UTC; datetimes without zone count as UTC.
 
-    Raises TypeError for anything but an int (already milliseconds), a datetime or a date.
+    Texts are taken in the forms that `isoformat` gives, as sinks write them: "2025-01-31", or
+    "2025-01-31T12:30:00.5", with or without an offset such as "+01:00". Raises TypeError for anything but
+    such a text, an int (already milliseconds), a datetime or a date.
     """
+    if isinstance(value, str) and _ISO_TIME.fullmatch(value):
+        try:
+            value = dt.datetime.fromisoformat(value)
+        except ValueError as error:
+            raise TypeError(f"{value!r} is no time: {error}") from None
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
         return (aware - _EPOCH) // _MILLISECOND
@@ -74,9 +81,16 @@ def event_time_ms(value: object) -> int:
         ) // _MILLISECOND
     if hasattr(value, "__index__") and not isinstance(value, bool):
         return int(value)
+    given = f"str, as in {value!r}" if isinstance(value, str) else type(value).__name__
     raise TypeError(
-        f"a timestamp is an int of milliseconds, a datetime or a date, not {type(value).__name__}"
+        "a timestamp is an int of milliseconds, a datetime, a date or a text such as "
+        f"'2025-01-31T12:30:00+00:00', not {given}"
     )
+
+
+_ISO_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?([+-]\d\d:\d\d(:\d\d)?)?)?", re.ASCII
+)
 
 
 _LONGEST_MS = 100_000 * 86_400_000

@@ -79,6 +79,7 @@ class Joinable:
         *,
         on: JoinKeys,
         tolerance: Duration | None = None,
+        allowed_lateness: Duration = 0,
         how: Literal["inner", "left"] = "inner",
         suffix: str = "_right",
         columns: tuple[Sequence[str], Sequence[str]] | None = None,
@@ -89,7 +90,9 @@ class Joinable:
         `right` is a table that changes: each of its records is a version of its key, which holds from its
         event time until that of the next one. With a `tolerance`, no longer than that. `how="left"` also
         gives records without a version. A result comes when the watermark has reached it, with the event
-        time of the left. The side output "late" has the records of the left that came behind the watermark.
+        time of the left. The side output "late" has the records of the left that came behind the watermark,
+        by more than `allowed_lateness`. Versions are kept for so much longer; such a record is answered at
+        once.
         """
         from minirt.api.connected import ConnectedStreams
 
@@ -98,5 +101,5 @@ class Joinable:
         check_not_keyed((*self._ports, *right._ports), label, "on=... says the key of both sides")
         lefts, rights = join_keys(on, label)
         known = join_columns(columns, (self._schema, right._schema), label)
-        spec = AsOfJoinSpec(as_of_bounds(tolerance, label), how, suffix, known)
+        spec = AsOfJoinSpec(as_of_bounds(tolerance, allowed_lateness, label), how, suffix, known)
         return ConnectedStreams(self.key_by(*lefts), right.key_by(*rights))._then(spec, options)

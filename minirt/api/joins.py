@@ -74,9 +74,12 @@ def join_bounds(
     return Within(first, last)
 
 
-def as_of_bounds(tolerance: Duration | None, label: str) -> AsOf:
+def as_of_bounds(tolerance: Duration | None, lateness: Duration, label: str) -> AsOf:
     """Which version is that of a record. Raises ConfigurationError."""
-    return AsOf(None if tolerance is None else milliseconds(tolerance, f"{label}: tolerance"))
+    return AsOf(
+        None if tolerance is None else milliseconds(tolerance, f"{label}: tolerance"),
+        milliseconds(lateness, f"{label}: allowed_lateness"),
+    )
 
 
 def _offset_ms(value: Any, option: str) -> int:

@@ -39,6 +39,7 @@ from minirt.partitionings import (
     Rescale,
 )
 from minirt.units import Duration, seconds
+from minirt.watermarks import TimestampSpec
 from minirt.windows import Window
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Stream(Joinable, Trying[T_co], Generic[T_co]):
         *,
         size: int | None = None,
         wait: Duration = 0,
+        timestamp: TimestampSpec | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream[U]: ...
 
@@ -159,6 +161,7 @@ class Stream(Joinable, Trying[T_co], Generic[T_co]):
         *,
         size: int | None = None,
         wait: Duration = 0,
+        timestamp: TimestampSpec | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream[Row]: ...
 
@@ -169,6 +172,7 @@ class Stream(Joinable, Trying[T_co], Generic[T_co]):
         *,
         size: int | None = None,
         wait: Duration = 0,
+        timestamp: TimestampSpec | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream[Any]:
         """A batch for each: list to list, or with format "columns" RecordBatch to RecordBatch.
@@ -176,8 +180,13 @@ class Stream(Joinable, Trying[T_co], Generic[T_co]):
         The runtime decides how many records a batch has, unless you ask for a `size`: it then gathers so
         many, but gives out fewer once the first of them has waited for `wait`, and before a barrier
         that does not overtake or the end of a channel. Such an operator begins a chain of its own.
+
+        `timestamp`, a column of the results or a function of each, tells their event time. Without it, a
+        result keeps the event time of the record it was: by the column that holds it, if that is left as it
+        is, or as the same object. Else there must be one result for each record, in their order. The job
+        fails where nothing tells which event time results have.
         """
-        spec = MapBatchesSpec(function, format, size, seconds(wait, "wait"))
+        spec = MapBatchesSpec(function, format, size, seconds(wait, "wait"), timestamp)
         return self._then(spec, options)
 
     def map_async(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from minirt.graph.chaining import chain_break
 from minirt.graph.comebacks import keeps_clock, keeps_order, why_not_alone
 from minirt.graph.crossings import Crossings
 from minirt.graph.execution import ExecutionGraph, Link, Vertex
 from minirt.graph.job_graph import OperatorNode
+from minirt.graph.lateness import lost_lateness
 from minirt.protocol.topology import Order
 
 
@@ -32,21 +33,21 @@ def _lines(execution: ExecutionGraph, mode_name: str | None, comebacks: bool) ->
     )
     if mode_name is not None:
         yield f"checkpoint mode: {mode_name}"
-    crossings = Crossings(execution)
+    crossings, lost = Crossings(execution), lost_lateness(execution)
     for vertex in execution.vertices:
         yield ""
         yield (
             f"vertex {vertex.id}: parallelism {vertex.parallelism}, "
             f"max parallelism {vertex.max_parallelism}"
         )
-        yield from _operators(vertex, crossings)
+        yield from _operators(vertex, crossings, lost)
         if comebacks:
             yield f"    if a worker is gone: {_comeback(execution, vertex)}"
         for link in execution.outputs_of(vertex.id):
             yield from _link(execution, link, crossings)
 
 
-def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
+def _operators(vertex: Vertex, crossings: Crossings, lost: Mapping[str, str]) -> Iterator[str]:
     listed = [
         f"{margin}{node.name}"
         for margin, node in zip(vertex.margins, vertex.operators, strict=True)
@@ -59,6 +60,8 @@ def _operators(vertex: Vertex, crossings: Crossings) -> Iterator[str]:
         crossing = crossings.at_operator(node)
         if crossing is not None:
             yield f"        {crossing}"
+        if node.uid in lost:
+            yield f"        {lost[node.uid]}"
 
 
 def _link(execution: ExecutionGraph, link: Link, crossings: Crossings) -> Iterator[str]:

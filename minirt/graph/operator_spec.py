@@ -91,6 +91,12 @@ class Reading:
     speed: float | None = None
     """None is as fast as possible."""
 
+    @property
+    def by_event_time(self) -> bool:
+        """Whether a subtask reads its splits side by side because their records have event time."""
+        source = self.source
+        return self.watermarks is not None and source.bounded and source.interleave is None
+
 
 class OperatorSpec(ABC):
     """One operator of a job, as the user asked for it. Subclasses are frozen dataclasses.
@@ -201,6 +207,14 @@ class OperatorSpec(ABC):
     def needs_event_time(self) -> bool:
         """Whether it goes by watermarks, and so must stand behind sources that give them."""
         return False
+
+    @property
+    def late_after_ms(self) -> int | None:
+        """How far behind the watermark a record may be before it is late and left out; None if none is."""
+        return None
+
+    takes_lateness: ClassVar[bool] = False
+    """Whether the option `allowed_lateness` says so."""
 
     # What it is called.
 

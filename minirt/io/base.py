@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Literal, Protocol
 
 import pyarrow as pa
 
@@ -30,6 +30,9 @@ from minirt.io.remembered import THERE, Identity, kept_identity
 
 Offset = Any
 """A position in a split: any value that msgpack carries. None is the beginning."""
+
+OnError = Literal["fail", "skip", "side_output"]
+"""What becomes of a record that does not parse: it fails the job, is left out, or goes to `errors`."""
 
 Handle = dict[str, Any]
 """Pending output of one subtask, as `commit` needs it: small, only values that msgpack carries.
@@ -99,6 +102,13 @@ class SplitReader(ABC):
         """The pieces that did not parse since the last call. Only called if `on_error` is not "fail"."""
         return []
 
+    def locate(self, places: Sequence[int]) -> Sequence[tuple[str, bytes] | None]:
+        """Where the records at these places of the last batch are in the input, in words, and their bytes.
+
+        None for those of which the reader does not know it. Called for records without a usable event time.
+        """
+        return [None] * len(places)
+
     def take_new_splits(self) -> Sequence[Split]:
         """Splits that came up since the last call, and that nobody has planned: read from now on as others.
 
@@ -131,7 +141,11 @@ class Source(ABC, Generic[T_co]):
     """Whether what it reads is in the memory of this process, where no other one finds it."""
 
     side_errors: bool = False
-    """Whether records that do not parse go to the side output `errors`."""
+    """Whether records that do not parse, or have no usable event time, go to the side output `errors`."""
+
+    on_error: OnError | None = None
+    """What becomes of records that do not parse, or have no usable event time; None if the source has no
+    such option. Such records then fail the job."""
 
     in_arrays: bool = False
     """Whether its readers make arrays of Arrow from Python objects. Arrow imports pandas for that: once for

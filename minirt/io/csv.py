@@ -8,13 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt.io.base import Offset, Split, SplitReader
+from minirt.io.base import Offset, OnError, Split, SplitReader
 from minirt.io.csv_format import BlockParser, CsvFormat, arrow_type
 from minirt.io.files import FilePaths, InputFiles, checked_columns, refuse_unknown
 from minirt.io.lines import (
     BadLines,
     LineReader,
-    OnError,
     TextReader,
     check_on_error,
     line_splits,
@@ -85,7 +84,7 @@ class CsvSource(FileSource[dict[str, Any]]):
         self.in_one_process = self._files.in_one_process
         self._types = {name: arrow_type(name, kind) for name, kind in (types or {}).items()}
         self._format = CsvFormat(header, delimiter, tuple(null_values), multiline)
-        self._on_error = check_on_error(on_error)
+        self.on_error: OnError = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self._watch = Watch(self._files, watch)
         self.bounded = not self._watch
@@ -125,7 +124,7 @@ class CsvSource(FileSource[dict[str, Any]]):
                 )
         lines = LineReader(self._files, split, offset, quoted=self._format.multiline)
         parser = BlockParser(self._format, names, schema, self._types)
-        bad = BadLines(self._on_error, lines.path)
+        bad = BadLines(self.on_error, lines.path)
         return _CsvReader(lines, parser, bad, self._format)
 
     def _header(self, path: str) -> list[str] | None:
@@ -212,6 +211,7 @@ class _CsvReader(TextReader):
             self._format.check_encoding(first, self._lines.path)
             if self._format.header:
                 start, block = start + len(first) + 1, block[len(first) + 1 :]
+        self._begin(block, start)
         batch = self._parser.parse(block, self._lines.count_lines(block))
         if batch is None:
             batch = self._parser.parse_rows(self._lines.split_lines(block), start, self._bad)

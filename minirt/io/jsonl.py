@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Unpack, get_args
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.io.base import Offset, Split, SplitReader
+from minirt.io.base import Offset, OnError, Split, SplitReader
 from minirt.io.encoder import Encoder
 from minirt.io.file_sink import FileOptions, FileSink
 from minirt.io.files import FilePath, FilePaths, InputFiles
@@ -19,7 +19,6 @@ from minirt.io.json_text import JsonlEncoder, OnNan
 from minirt.io.lines import (
     BadLines,
     LineReader,
-    OnError,
     TextReader,
     check_on_error,
     line_splits,
@@ -76,7 +75,7 @@ class JsonlSource(FileSource[Any]):
         self._files = InputFiles(path, _SUFFIXES, storage_options, compressed=True)
         self.in_one_process = self._files.in_one_process
         self._schema = None if schema is None else checked_schema(schema)
-        self._on_error = check_on_error(on_error)
+        self.on_error: OnError = check_on_error(on_error)
         self._split_bytes = size_bytes(split_bytes, "split_bytes")
         self.side_errors = on_error == "side_output"
         self._watch = Watch(self._files, watch)
@@ -99,17 +98,20 @@ class JsonlSource(FileSource[Any]):
     def _open(self, split: Split, offset: Offset) -> SplitReader:
         times = 1 if self._schema is None else _COLUMN_BLOCKS
         lines = LineReader(self._files, split, offset, times=times)
-        bad = BadLines(self._on_error, lines.path)
+        bad = BadLines(self.on_error, lines.path)
         if self._schema is None:
             return _JsonlReader(lines, bad)
         return _ColumnsReader(lines, bad, self._schema)
 
 
 class _JsonlReader(TextReader):
+    blank = _BLANK.encode()
+
     def read(self) -> list[Any] | None:
         block = self._lines.read_block()
         if block is None:
             return None
+        self._begin(block, self.offset)
         try:
             records = _parse_block(block)
         except (ValueError, StopIteration, RecursionError):
@@ -135,6 +137,8 @@ class _JsonlReader(TextReader):
 class _ColumnsReader(TextReader):
     """Gives columns: of a whole block at once, and line by line where one of its lines is bad."""
 
+    blank = _BLANK.encode()
+
     def __init__(self, lines: LineReader, bad: BadLines, schema: pa.Schema) -> None:
         super().__init__(lines, bad)
         self._schema = schema
@@ -143,6 +147,7 @@ class _ColumnsReader(TextReader):
         block = self._lines.read_block()
         if block is None:
             return None
+        self._begin(block, self.offset)
         try:
             batch = read_lines(block, self._schema)
         except pa.ArrowException:

@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from os import SEEK_END
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from minirt.errors import BadRecordError, ConfigurationError, SourceDataError
 from minirt.filesystems import explain, failures
-from minirt.io.base import BadRecord, Split, SplitReader
+from minirt.io.base import BadRecord, OnError, Split, SplitReader
 from minirt.io.compressed import DAMAGED
 from minirt.io.files import InputFile, InputFiles, compression_of, split_target
 
-OnError = Literal["fail", "skip", "side_output"]
 GOES_ON = 'on_error="skip" or "side_output" goes on without it'
 """What errors of a bad record advise."""
 
@@ -195,6 +194,8 @@ class BadLines:
         self._path = path
         self._kept: list[BadRecord] = []
         self.count = 0
+        self.of_block: set[int] = set()
+        """The offsets of those in the block that was read last."""
 
     def report(self, offset: int, text: bytes, error: str) -> None:
         """Count a bad line, and keep it for the side output. Raises BadRecordError with "fail"."""
@@ -202,6 +203,7 @@ class BadLines:
         if self._on_error == "fail":
             raise BadRecordError(f"{location}: {error}: {_shown(text)}; {GOES_ON}")
         self.count += 1
+        self.of_block.add(offset)
         if self._on_error == "side_output":
             self._kept.append(BadRecord.of(location, text, error))
 
@@ -214,13 +216,31 @@ class BadLines:
 class TextReader(SplitReader):
     """A reader of lines. Who inherits it moves `offset` on, and reports what does not parse to `_bad`."""
 
+    blank = b"\r"
+    """What a line is made of that holds no record."""
+
     def __init__(self, lines: LineReader, bad: BadLines) -> None:
         self._lines = lines
         self._bad = bad
+        self._block = b""
+        self._block_start = 0
         self.offset = lines.offset
 
     def take_bad_records(self) -> list[BadRecord]:
         return self._bad.take()
+
+    def locate(self, places: Sequence[int]) -> Sequence[tuple[str, bytes] | None]:
+        offset, found = self._block_start, []
+        for line in self._lines.split_lines(self._block):
+            if line.strip(self.blank) and offset not in self._bad.of_block:
+                found.append((f"{self._lines.path}, byte {offset}", line))
+            offset += len(line) + 1
+        return [found[place] if place < len(found) else None for place in places]
+
+    def _begin(self, block: bytes, start: int) -> None:
+        """Remember the block whose records are the next batch, for `locate`."""
+        self._block, self._block_start = block, start
+        self._bad.of_block.clear()
 
     def close(self) -> None:
         self._lines.close()

@@ -158,6 +158,9 @@ class WatchedReader(SplitReader):
         bad, self._bad = self._bad, []
         return bad
 
+    def locate(self, places: Sequence[int]) -> Sequence[tuple[str, bytes] | None]:
+        return super().locate(places) if self._reader is None else self._reader.locate(places)
+
     def close(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:

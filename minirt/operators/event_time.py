@@ -13,21 +13,23 @@ from minirt.data.batch import Batch, Columns, Rows
 from minirt.errors import BadRecordError
 from minirt.operators.common.base import shown
 from minirt.units import event_time_ms
-from minirt.watermarks import Watermarks
+from minirt.watermarks import TimestampSpec, Watermarks
 
 Stamp = Callable[[list[Any] | pa.RecordBatch], Batch]
 """Turns records, at least one, into a batch with timestamps. Raises BadRecordError."""
 
 _PER_MS = {"us": 1_000, "ns": 1_000_000}
-_EARLIEST_MS, _LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
+EARLIEST_MS, LATEST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, those of Python's datetimes: what lies outside is in another unit, or no time."""
 
 
 def stamper(strategy: Watermarks | None) -> Stamp | None:
     """The function that gives records their timestamps; None without event time."""
-    if strategy is None:
-        return None
-    spec = strategy.timestamp
+    return None if strategy is None else stamper_by(strategy.timestamp)
+
+
+def stamper_by(spec: TimestampSpec) -> Stamp:
+    """The function that gives records the timestamps that a column or a function of them says."""
     if callable(spec):
         return lambda read: _stamp_rows(read, spec, "the timestamp function")
     return lambda read: _stamp_by_column(read, spec)
@@ -106,13 +108,18 @@ def _field_ms(record: Any, column: str, what: str, convert: Callable[[Any], int]
 
 def check_range(earliest: int, latest: int, origin: str, what: str) -> None:
     """Raise BadRecordError for times that no clock shows."""
-    if earliest >= _EARLIEST_MS and latest <= _LATEST_MS:
+    if earliest >= EARLIEST_MS and latest <= LATEST_MS:
         return
-    beyond = earliest if earliest < _EARLIEST_MS else latest
+    beyond = earliest if earliest < EARLIEST_MS else latest
     raise BadRecordError(
         f"{origin} gives {what} of {beyond} milliseconds since 1970, which is not in the years "
         "1 to 9999; convert numbers of another unit to milliseconds"
     )
+
+
+def column_ms(values: pa.Array, column: str) -> npt.NDArray[np.int64]:
+    """The event times in a column, in milliseconds. Raises BadRecordError for what is none."""
+    return _column_ms(values, column, _EVENT_TIME)
 
 
 def _column_ms(values: pa.Array, column: str, what: str) -> npt.NDArray[np.int64]:

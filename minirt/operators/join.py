@@ -74,6 +74,10 @@ class JoinSpec(OperatorSpec):
         return f", {self.how}, {self.bounds.text}"
 
     @property
+    def late_after_ms(self) -> int | None:
+        return 0
+
+    @property
     def use(self) -> str:
         """What records are held for. Those of another join are no use."""
         return f"{self.how} join, {self.bounds.text}"

@@ -8,8 +8,10 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from minirt.data.batch import Batch, Rows
+from minirt.data.hashing import U64
 from minirt.errors import ConfigurationError
 from minirt.graph.operator_spec import Site
 from minirt.operators.common.aggregation import CHUNK_KEYS
@@ -24,6 +26,9 @@ from minirt.state.runs import Places, Run, Times, newest, next_after, sorted_run
 
 HOWS = ("inner", "left")
 
+NEVER = -(2**62)
+"""A time before all others, of which a lateness can be taken away."""
+
 
 @dataclass(frozen=True, slots=True)
 class AsOf(JoinBounds):
@@ -31,10 +36,12 @@ class AsOf(JoinBounds):
     the tolerance.
 
     A record of the left waits for the watermark to reach its time. A version waits until it is known
-    when the next one begins, and then until that; with a tolerance no longer than that.
+    when the next one begins, and then until that; with a tolerance no longer than that. With a lateness
+    it waits for so much longer, as records of the left may come so far behind the watermark.
     """
 
     tolerance_ms: int | None
+    lateness_ms: int = 0
 
     def partners(self, side: int, times: Times) -> tuple[Times, Times]:
         if side == LEFT:
@@ -46,15 +53,19 @@ class AsOf(JoinBounds):
 
     @property
     def text(self) -> str:
-        if self.tolerance_ms is None:
-            return "as of the time of the left"
-        return f"as of the time of the left, at most {self.tolerance_ms / 1000:.15g} s old"
+        text = "as of the time of the left"
+        if self.tolerance_ms is not None:
+            text += f", at most {self.tolerance_ms / 1000:.15g} s old"
+        if self.lateness_ms:
+            text += f", open for another {self.lateness_ms / 1000:.15g} s"
+        return text
 
 
 class AsOfJoinSpec(JoinSpec):
     """Joins a stream by key columns with a table whose versions are the records of the right."""
 
     kind: ClassVar = "join_as_of"
+    takes_lateness: ClassVar = True
 
     def check(self, site: Site) -> None:
         if self.how not in HOWS:
@@ -64,13 +75,18 @@ class AsOfJoinSpec(JoinSpec):
             )
         super().check(site)
 
+    @property
+    def late_after_ms(self) -> int | None:
+        assert isinstance(self.bounds, AsOf)
+        return self.bounds.lateness_ms
+
     def build(self, ctx: OperatorContext) -> Operator:
         return AsOfJoinOperator(ctx, self)
 
 
 class AsOfJoinOperator(JoinOperator):
     """Lets records of the left wait until the watermark reaches them: then all versions are there that they
-    can need.
+    can need. One that comes behind the watermark, but not further than the lateness, is answered at once.
 
     A version is freed once the next one of its key has begun for all records that are to come. That is
     worked out anew after a restore.
@@ -79,7 +95,7 @@ class AsOfJoinOperator(JoinOperator):
     def __init__(self, ctx: OperatorContext, spec: AsOfJoinSpec) -> None:
         super().__init__(ctx, spec)
         assert isinstance(spec.bounds, AsOf)
-        self._tolerance_ms = spec.bounds.tolerance_ms
+        self._lateness_ms = spec.bounds.lateness_ms
 
     def _side(self, spec: JoinSpec, number: int) -> Side:
         known = spec.columns[number]
@@ -104,7 +120,10 @@ class AsOfJoinOperator(JoinOperator):
         table = side.fitting(columns.table)
         self._check_kinds()
         keyed, hashes = self._with_key(side.arrays_of(table)), side.columns.hashes(table)
-        on_time = times > self._seen(hashes)
+        seen = self._seen(hashes)
+        lateness_ms = self._lateness_ms if side.number == LEFT else 0
+        # A sum could be beyond 64 bits at the end of event time.
+        on_time = times > seen if not lateness_ms else times > np.maximum(seen, NEVER) - lateness_ms
         self.ctx.metrics.late_records += int(len(times) - np.count_nonzero(on_time))
         if side.number == LEFT:
             if not on_time.all():
@@ -113,6 +132,9 @@ class AsOfJoinOperator(JoinOperator):
                 alone = np.flatnonzero(on_time & ~keyed)
                 self._emit_alone(side, taken(table, alone), times[alone], times[alone])
             keyed &= on_time
+            if lateness_ms:
+                self._answer_late(table, hashes, times, np.flatnonzero(keyed & (times <= seen)))
+                keyed &= times > seen
         places = np.flatnonzero(keyed)
         if len(places):
             until = self._until(side, times)[places]
@@ -122,8 +144,21 @@ class AsOfJoinOperator(JoinOperator):
                 self._follow_each_other(run)
                 for earlier in side.runs.runs:
                     self._follow(earlier, run)
-            side.runs.add(run, self._over, only_done=side.flagged)
+            side.runs.add(run, self._over_of(side), only_done=side.flagged)
         self._count()
+
+    def _over_of(self, side: Side) -> int:
+        """How far time has come for all records of a side."""
+        if side.number == LEFT:
+            return self._over
+        return max(self._over, NEVER) - self._lateness_ms
+
+    def _answer_late(self, table: pa.RecordBatch, hashes: U64, times: Times, late: Places) -> None:
+        """Answer records that the watermark has passed: all versions that they can need have come."""
+        if not len(late):
+            return
+        rows = taken(table, late), hashes[late], times[late], times[late]
+        self._answer(sorted_run(*rows, np.ones(len(late), np.bool_)))
 
     # Versions.
 
@@ -174,9 +209,10 @@ class AsOfJoinOperator(JoinOperator):
                 self._answer(run.take(piece))
                 yield
             left.runs.let_go(run, least)
-        for run in [run for run in right.runs.runs if run.over_from <= least]:
-            # The end of input does not count: a job that was drained may go on with more records.
-            right.runs.let_go(run, min(least, self._times.reached))
+        # The end of input does not count: a job that was drained may go on with more records.
+        over = max(min(least, self._times.reached), NEVER) - self._lateness_ms
+        for run in [run for run in right.runs.runs if run.over_from <= over]:
+            right.runs.let_go(run, over)
         self._count()
 
     def _answer(self, asked: Run) -> None:

@@ -44,6 +44,10 @@ class TtlJoinSpec(JoinSpec):
         """Another time to live counts for what comes from then on."""
         return f"{self.how} join with a time to live"
 
+    @property
+    def late_after_ms(self) -> int | None:
+        return None
+
     def side_output(self, tag: str, label: str) -> Form:
         raise ConfigurationError(
             f"{label}: no record is late for a join with ttl=..., so it has no side output {tag!r}"

@@ -28,6 +28,7 @@ from minirt.operators.common.results import (
     emit_results,
     rows_with_times,
 )
+from minirt.operators.event_time import EARLIEST_MS, LATEST_MS
 from minirt.protocol.watermarks import MAX_WATERMARK
 from minirt.state.binding import bind_states, goes_by, keyed_states
 from minirt.state.event_times import EventTimes
@@ -123,6 +124,8 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._timers = Timers(ctx.max_parallelism, self._groups)
         self.domain: TimeDomain = "event"
         self._ended = False
+        self._newest_ms: int | None = None
+        """The newest event time of the records that came before the first watermark."""
         self._clock = ProcessingClock(ctx.now, ctx.monotonic)
         self._sweeper: Sweeper | None = None
         """If any state expires."""
@@ -147,11 +150,11 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             self._times.advance(watermark)
 
     def set_timer(self, at: int | dt.datetime) -> None:
-        self._timers.set("event", event_time_ms(at), self.state.key)
+        self._timers.set("event", _timer_ms(at), self.state.key)
 
     def set_processing_timer(self, at: int | dt.datetime) -> None:
         self.ctx.check_clock()
-        self._timers.set("processing", event_time_ms(at), self.state.key)
+        self._timers.set("processing", _timer_ms(at), self.state.key)
 
     def delete_timer(self, at: int | dt.datetime) -> None:
         self._timers.delete("event", event_time_ms(at), self.state.key)
@@ -250,6 +253,9 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         keys = distinct_keys(keys)
         state.change(keys)
         self._timers.goes_on(keys)
+        if rows.timestamps and self._times.reached == NO_WATERMARK:
+            newest = max(rows.timestamps)
+            self._newest_ms = newest if self._newest_ms is None else max(newest, self._newest_ms)
         if self._sweeper is not None:
             self._clock.tick()
         for key, (record, time) in zip(keys, rows_with_times(rows), strict=True):
@@ -259,10 +265,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
 
     def _event_time(self) -> int:
         """How far event time has come for the current key, as its state sees it."""
-        seen = self._times.reached
-        if self._times.differ:
-            groups = key_groups([self.state.key], self.ctx.max_parallelism)
-            seen = int(self._times.reached_by(groups)[0])
+        seen = self._reached
         if self.timestamp is not None and self.domain == "event":
             seen = max(seen, self.timestamp)
         if seen == NO_WATERMARK:
@@ -272,6 +275,23 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
                 "or the state clock='processing'"
             )
         return seen
+
+    def _time_of_clock_timer(self) -> int | None:
+        """The event time of what a timer of the clock gives out, which tells nothing of event time itself.
+
+        It is right behind the watermark that the key has seen: late for nobody, and ahead of nobody. Before
+        the first watermark, it is that of the newest record.
+        """
+        seen = self._reached
+        return self._newest_ms if seen == NO_WATERMARK else seen + 1
+
+    @property
+    def _reached(self) -> int:
+        """The watermark that the current key has seen, the end of input left aside."""
+        if not self._times.differ:
+            return self._times.reached
+        groups = key_groups([self.state.key], self.ctx.max_parallelism)
+        return int(self._times.reached_by(groups)[0])
 
     def _event_time_of_all(self) -> int | None:
         seen = self._times.reached
@@ -285,8 +305,24 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
             at, key = due
             self.domain, self.state.key = domain, key
             self._clock.tick()
-            self.timestamp = at
+            # A timer for the end of input may be later than all windows: its results would be in none.
+            time = min(at, LATEST_MS)
+            self.timestamp = time if domain == "event" else self._time_of_clock_timer()
             self.state.change((key,))
             with Calling(self.ctx.label, f"timer at {at} of key {shown(key)}"):
-                emit_results([(due, self._process.on_timer(at, self), at)], self.ctx)
+                emit_results([(due, self._process.on_timer(at, self), self.timestamp)], self.ctx)
             yield
+
+
+def _timer_ms(at: int | dt.datetime) -> int:
+    """The time of a timer. Raises ValueError for one before all events, or too late to be stored.
+
+    One that is later than all events stands for the end of input.
+    """
+    time = event_time_ms(at)
+    if not EARLIEST_MS <= time <= MAX_WATERMARK:
+        raise ValueError(
+            f"a timer cannot be set for {time} milliseconds since 1970: times are in the years 1 to 9999. "
+            "A timer for the end of input may be as late as 2**63 - 1"
+        )
+    return time

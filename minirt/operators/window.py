@@ -59,6 +59,10 @@ class WindowSpec(OperatorSpec):
         return self.window.in_event_time
 
     @property
+    def late_after_ms(self) -> int | None:
+        return self.window.allowed_lateness_ms if self.window.in_event_time else None
+
+    @property
     def details(self) -> str:
         return emission_details(self.window, self.emission)
 

@@ -23,10 +23,9 @@ NO_CHANGE = WatermarkChange()
 class WatermarkValve:
     """Combines the watermarks of channels. It never goes back.
 
-    Channels that are idle or have ended hold nothing up.
-
-    Nothing is emitted before every active channel has brought a watermark. When the last active one turns
-    idle or ends, what it held up of idle ones is emitted: else it would matter who turned idle first.
+    Event time is as far as the least of the active channels, once each of them has brought a watermark.
+    Channels that are idle or have ended hold nothing up. While none is active and any is still open, event
+    time is as far as any channel has brought it. So it does not matter who turned idle or ended first.
     """
 
     def __init__(self, channels: int) -> None:
@@ -81,13 +80,13 @@ class WatermarkValve:
 
     def _change(self) -> WatermarkChange:
         states = zip(self._watermarks, self._active, self._ended, strict=True)
-        opened = [(watermark, is_active) for watermark, is_active, ended in states if not ended]
-        telling = [watermark for watermark, is_active in opened if is_active]
+        telling = [watermark for watermark, is_active, ended in states if is_active and not ended]
         idle = not telling
         turned = None if idle == self._idle else idle
         self._idle = idle
-        if turned:
-            telling = [watermark for watermark, _ in opened if watermark is not None]
+        if idle:
+            furthest = max((one for one in self._watermarks if one is not None), default=None)
+            telling = [furthest]
         known = [watermark for watermark in telling if watermark is not None]
         if not known or len(known) < len(telling):
             return WatermarkChange(idle=turned) if turned is not None else NO_CHANGE

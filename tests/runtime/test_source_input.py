@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import minirt as rt
 from minirt.data.codec import RowCodec
@@ -19,7 +21,7 @@ from minirt.runtime.input.elements import Advance, Data, Element, End
 from minirt.runtime.input.input import InputParts
 from minirt.runtime.input.recovered import RestoredInput
 from minirt.runtime.input.source_input import SourceInput
-from minirt.runtime.input.splits import Runs
+from minirt.runtime.input.splits import OPEN_MAX, Runs
 from minirt.testing import TransactionalSink
 from minirt.watermarks import Emission
 from tests.runtime.stepped import SteppedJob
@@ -126,9 +128,15 @@ def test_a_source_that_is_asked_in_vain_for_its_timeout_is_idle() -> None:
     assert reading.turns(0.3 * TIMEOUT_S) == [True]
 
 
+def in_turn(*splits: Sequence[Any]) -> Scripted:
+    source = Scripted(*splits)
+    source.interleave = False
+    return source
+
+
 def test_splits_that_are_not_yet_begun_are_not_silent() -> None:
     """Read one after another, the second may bring records whenever the first has ended."""
-    reading = Reading(Scripted([[1], [2], None], [[3], [4], None]))
+    reading = Reading(in_turn([[1], [2], None], [[3], [4], None]))
     assert reading.records(2) == [[1], [2]]
     for _ in range(6):
         reading.now += 10
@@ -137,7 +145,7 @@ def test_splits_that_are_not_yet_begun_are_not_silent() -> None:
 
 
 def test_behind_a_silent_split_others_wait_that_are_not_yet_begun() -> None:
-    reading = Reading(Scripted([[1], *silent(1000)], [[3], None]))
+    reading = Reading(in_turn([[1], *silent(1000)], [[3], None]))
     assert reading.turns(3 * TIMEOUT_S) == []
 
 
@@ -212,7 +220,100 @@ def test_splits_that_fall_silent_at_once_have_event_time_come_as_far_as_one_by_o
             told.append(element)
         elif element is None:
             reading.now += POLL_S
-    assert told == [Advance(5, True)]
+    assert told == [Advance(6, True)]
+
+
+Events = list[tuple[float, int]]
+
+
+def told_at_last(splits: Sequence[Events], *, unbounded: bool) -> int | None:
+    """The watermark once all splits are silent, each of which brings its records at these times."""
+    reading: Reading
+
+    def script(events: Events) -> Iterable[Any]:
+        upcoming = sorted(events)
+        while True:
+            due = [at for when, at in upcoming if reading.now >= 1000 + when]
+            upcoming = upcoming[len(due) :]
+            yield due
+
+    source = Scripted(*(script(events) for events in splits), bounded=not unbounded)
+    reading = Reading(source)
+    told = None
+    while reading.now < 1000 + 10 * TIMEOUT_S:
+        element = reading.poll()
+        if isinstance(element, Advance) and element.watermark is not None:
+            assert told is None or element.watermark > told
+            told = element.watermark
+        elif element is None:
+            reading.now += POLL_S
+    return told
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    splits=st.lists(
+        st.lists(st.tuples(st.floats(0, 6 * TIMEOUT_S), st.integers(0, 50)), max_size=4),
+        min_size=1,
+        max_size=4,
+    ),
+    unbounded=st.booleans(),
+)
+def test_event_time_comes_as_far_as_any_split_in_whatever_order_they_fall_silent(
+    splits: list[Events], unbounded: bool
+) -> None:
+    times = [at for events in splits for _, at in events]
+    assert told_at_last(splits, unbounded=unbounded) == max((at - 1 for at in times), default=None)
+
+
+class Counted(rt.Source):
+    """Bounded splits, of which it knows how many are open."""
+
+    def __init__(self, splits: Sequence[Sequence[int]], batch: int) -> None:
+        self.splits, self.batch = splits, batch
+        self.opened, self.opened_at_most, self.openings = 0, 0, 0
+
+    def plan_splits(self, parallelism: int) -> Sequence[rt.Split]:
+        return [rt.Split(str(place), {"place": place}) for place in range(len(self.splits))]
+
+    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
+        self.opened += 1
+        self.openings += 1
+        self.opened_at_most = max(self.opened, self.opened_at_most)
+        return _CountedReader(self, self.splits[split.info["place"]], offset or 0)
+
+
+class _CountedReader(rt.SplitReader):
+    def __init__(self, source: Counted, records: Sequence[int], offset: int) -> None:
+        self.offset, self._source, self._records = offset, source, records
+
+    def read(self) -> Any:
+        start, self.offset = self.offset, self.offset + self._source.batch
+        return [*self._records[start : self.offset]] or None
+
+    def close(self) -> None:
+        self._source.opened -= 1
+
+
+@pytest.mark.parametrize("overlap", [True, False], ids=["of one time", "one after the other"])
+def test_of_many_splits_few_are_open_and_each_is_opened_seldom(overlap: bool) -> None:
+    count, length, batch = 100, 300, 3
+    starts = [0 if overlap else split * length for split in range(count)]
+    source = Counted([range(start, start + length) for start in starts], batch)
+    reading = Reading(source)
+    found: list[int] = []
+    while not isinstance(element := reading.poll(), End):
+        if isinstance(element, Data):
+            found += element.batch.rows().records
+            watermark = reading.input.watermarks()[0]
+            assert watermark is None or min(element.batch.rows().records) > watermark
+    assert sorted(found) == sorted(n for split in source.splits for n in split)
+    assert source.opened == 0
+    assert source.opened_at_most <= OPEN_MAX + 1
+    assert source.openings <= count * (2 + (length // batch).bit_length())
+    if not overlap:
+        assert found == sorted(found)
+        assert source.openings <= 2 * count
 
 
 def test_the_earliest_event_time_is_read_first_whatever_its_number() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import BadRecordError, ConfigurationError
-from minirt.io.base import BadRecord
-from minirt.io.lines import GOES_ON, OnError
+from minirt.io.base import BadRecord, OnError
+from minirt.io.lines import GOES_ON
 from minirt_connectors.kafka.formats import Format, Undecodable
 
 _PREFIX = "kafka_"
@@ -86,6 +86,8 @@ class Decoder:
         self._topic = topic
         self._nothing = _nothing(with_metadata(format.schema(), metadata))
         self._kept: list[BadRecord] = []
+        self._last: list[Any] = []
+        """The messages of the records that were decoded last."""
         self.skipped = 0
 
     def nothing(self) -> list[Any] | pa.RecordBatch:
@@ -102,6 +104,7 @@ class Decoder:
             bad = {place for place, _ in error.bad}
             messages = [one for place, one in enumerate(messages) if place not in bad]
             records = error.good
+        self._last = messages
         if not self._fields:
             return records
         if isinstance(records, pa.RecordBatch):
@@ -111,6 +114,12 @@ class Decoder:
     def take_bad_records(self) -> list[BadRecord]:
         taken, self._kept = self._kept, []
         return taken
+
+    def locate(self, places: Sequence[int]) -> list[tuple[str, bytes] | None]:
+        """Where the records at these places of the last batch are, and their bytes."""
+        return [
+            (self._place(one), one.value() or b"") for one in map(self._last.__getitem__, places)
+        ]
 
     def _beside_columns(self, records: pa.RecordBatch, messages: list[Any]) -> pa.RecordBatch:
         for name, kind, of in self._fields:

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from minirt.errors import ConfigurationError
-from minirt.io.base import BadRecord, Offset, Source, Split, SplitReader
-from minirt.io.lines import OnError, check_on_error
+from minirt.io.base import BadRecord, Offset, OnError, Source, Split, SplitReader
+from minirt.io.lines import check_on_error
 from minirt.io.remembered import Accept, Identity, checked_accept
 from minirt.units import Duration, seconds
 from minirt_connectors.kafka.cluster import Cluster
@@ -84,7 +84,7 @@ class KafkaSource(Source):
         self._metadata = check_metadata(metadata)
         beside_columns = bool(metadata) and self._format.schema() is not None
         self.in_arrays = self._format.in_arrays or beside_columns
-        self._on_error = check_on_error(on_error)
+        self.on_error: OnError = check_on_error(on_error)
         self.side_errors = on_error == "side_output"
         if group is not None and not group:
             raise ConfigurationError("group is the name of a consumer group, or None")
@@ -135,7 +135,7 @@ class KafkaSource(Source):
 
     def open_split(self, split: Split, offset: Offset) -> SplitReader:
         info = split.info
-        decoder = Decoder(self._format, self._metadata, self._on_error, info["topic"])
+        decoder = Decoder(self._format, self._metadata, self.on_error, info["topic"])
         first, seen, *last = (info["start"], info["of"]) if offset is None else offset
         known = LastRecord(*last[0]) if last and last[0] is not None else None
         place = f"partition {info['partition']} of {self._topic!r}"
@@ -286,6 +286,9 @@ class _Reader(SplitReader):
 
     def take_bad_records(self) -> list[BadRecord]:
         return self._decoder.take_bad_records()
+
+    def locate(self, places: Sequence[int]) -> Sequence[tuple[str, bytes] | None]:
+        return self._decoder.locate(places)
 
     def take_new_splits(self) -> Sequence[Split]:
         found, self._found = self._found, []

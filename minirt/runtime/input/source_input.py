@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import msgpack
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from minirt.data.batch import Batch, Columns, Rows
 from minirt.data.errors import UnsupportedRecordError
@@ -18,8 +15,8 @@ from minirt.io.base import Offset
 from minirt.io.remembered import kept_identity, resumed, stamped
 from minirt.monitoring.logs import logger_of
 from minirt.operators.common.base import Member, OperatorContext, shown
-from minirt.operators.common.calling import Calling, Reaching, ends_program
-from minirt.operators.event_time import NO_WATERMARK, stamper
+from minirt.operators.common.calling import Reaching, ends_program
+from minirt.operators.event_time import NO_WATERMARK
 from minirt.operators.source import ERRORS_TAG
 from minirt.protocol.drift import HOLDS_NOBODY, Progress
 from minirt.protocol.stored_watermarks import LinkWatermarks
@@ -34,15 +31,21 @@ from minirt.runtime.input.splits import (
     Runs,
     Silence,
     SplitState,
+    active_splits,
     check_batch,
-    telling_splits,
+    one_too_many,
+    source_watermark,
+    stay_after_reopening,
 )
+from minirt.runtime.input.stamping import Read, Stamping
 from minirt.state.stored import SPLITS
 
 logger = logger_of("worker")
 
 _PACE_S = 0.001
 """How often a paced source looks for records that have become due."""
+_LOOK_S = 0.02
+"""For how long a source looks at splits that are yet to be begun before others may do something."""
 
 
 class SourceInput(Input, Member):
@@ -71,7 +74,9 @@ class SourceInput(Input, Member):
         self._idle_timeout = None if marks is None else marks.idle_timeout
         self._watermark = watermark
         self._poll_interval_s = ctx.source_poll_s
-        self._side_by_side = source.reads_side_by_side
+        self._by_time = reading.by_event_time
+        self._side_by_side = source.reads_side_by_side or self._by_time
+        self._in_runs = source.reads_side_by_side
         self._states = [SplitState(order, split, self._silence()) for order, split in ctx.splits]
         self._taken_over: dict[str, SplitState] = {}
         self._turn = 0
@@ -79,7 +84,7 @@ class SourceInput(Input, Member):
         self._pace = Pace(reading.speed) if reading.speed is not None else None
         self._drift = DriftGate.of(marks, tell)
         self._latency = latency
-        self._stamp = stamper(marks)
+        self._stamping = Stamping(ctx.label, reading)
         self._per_record = (
             reading.watermarks is not None and reading.watermarks.emit == "per record"
         )
@@ -201,19 +206,57 @@ class SourceInput(Input, Member):
         self._wake_at = None
         candidates = self._candidates()
         self._runs.look(len(candidates), now)
+        if self._by_time and len(candidates) > 1 and self._look_ahead(candidates):
+            self._wake_at = now
+            return None
         for state in self._near(candidates):
-            if state.batch is None:
+            if state.batch is None and not self._is_far_off(state, now):
                 self._next_batch(state)
+                self._make_room()
             if state.finished:
                 self._wake_at = now
             elif state.batch is None:
-                self._wake_no_later_than(now + self._poll_interval_s)
+                if not self._is_far_off(state, now):
+                    self._wake_no_later_than(now + self._poll_interval_s)
             elif count := self._due(state, state.batch, now):
                 if self._idle:  # Else others would let event time pass these records.
                     self._idle, self._wake_at = False, now
                     return Advance(None, False)
                 return self._give_out(state, state.batch, count, now)
         return self._end_if_finished()
+
+    def _look_ahead(self, candidates: Iterable[SplitState]) -> bool:
+        """Find out with which event time splits begin that were never looked at; whether there were any.
+
+        So the oldest of all is read first, and event time is held back by no split that begins later.
+        """
+        until, looked = self.ctx.monotonic() + _LOOK_S, False
+        for state in candidates:
+            if state.reached_ms is not None or self.ctx.monotonic() > until:
+                break
+            if state.silence.asked_at is None:
+                self._next_batch(state)
+                self._make_room()
+                looked = True
+        return looked
+
+    def _make_room(self) -> None:
+        """Close the newest splits, if many are open that event time tells apart. They go on later."""
+        if not self._by_time:
+            return
+        while (state := one_too_many(self._states, begun=self._pace is None)) is not None:
+            self._close(state)
+            state.batch = state.times = None
+            state.bad.clear()
+
+    def _is_far_off(self, state: SplitState, now: float) -> bool:
+        """Whether a split was looked at and closed again that begins at a time that is yet to come."""
+        if self._pace is None or state.newest_ms is not None or state.next_ms is None:
+            return False
+        if state.next_ms <= self._pace.due_ms(now, state.next_ms):
+            return False
+        self._wake_no_later_than(max(now + _PACE_S, self._pace.due_at(state.next_ms)))
+        return True
 
     def _candidates(self) -> list[SplitState]:
         """The splits to read from, the one to be preferred first."""
@@ -241,43 +284,63 @@ class SourceInput(Input, Member):
     def _next_batch(self, state: SplitState) -> None:
         """Read until there is something that was not emitted before, or nothing now, or the end."""
         began = self.ctx.monotonic()
+        read = self._asked(state)
+        while read is not None:
+            batch = self._stamped(state, read)
+            if not len(batch):
+                self._move_on(state)
+                state.silence.asked_in_vain(began, self.ctx.monotonic())
+                return
+            if len(batch) > state.skip:
+                state.silence.end()
+                state.batch, state.position = batch, state.skip
+                if state.times is not None and state.watermark is not None:
+                    state.next_ms = int(state.times[state.position])
+                    if self._by_time:
+                        state.ahead = state.watermark.ahead(state.position)
+                return
+            # Emitted before the restore; other batches than then may hold the same records.
+            state.skip -= len(batch)
+            self._move_on(state)
+            read = self._asked(state)
+        self._move_on(state)
+        state.finished = True
+        self._close(state)
+
+    def _asked(self, state: SplitState) -> Read | None:
+        """What a split brings now, which is opened first if need be."""
         with self._reaching(state):
             if state.reader is None:
                 state.reader = self._source.open_split(state.split, state.offset)
-            read = state.reader.read()
-            while read is not None and 0 < len(read) <= state.skip:
-                # Emitted before the restore; other batches than then may hold the same records.
-                state.skip -= len(read)
-                self._move_on(state)
-                read = state.reader.read()
-        if read is None:
-            self._move_on(state)
-            state.finished = True
-            self._close(state)
-        elif not len(read):
-            self._move_on(state)
-            state.silence.asked_in_vain(began, self.ctx.monotonic())
-        else:
-            state.silence.end()
-            state.batch, state.position = self._stamped(read), state.skip
-            times = state.batch.timestamps
-            if times is not None:
-                self._load(state, state.batch, np.asarray(times, np.int64))
+                if self._by_time and state.newest_ms is not None:
+                    state.reopened += 1
+                    state.stay = stay_after_reopening(state.reopened)
+            return state.reader.read()
 
     def _reaching(self, state: SplitState) -> Reaching:
         label = f"source {self.ctx.label}"
         return Reaching(label, f"cannot read split {state.split.id}", SourceDataError)
 
-    def _load(self, state: SplitState, batch: Batch, times: npt.NDArray[np.int64]) -> None:
-        """Have the watermark of the split look at what was read."""
-        assert self._strategy is not None
-        state.times = times
-        if state.watermark is None:
-            state.watermark = split_watermark(self._strategy, self.ctx.label, state.split.id)
+    def _stamped(self, state: SplitState, read: Read) -> Batch:
+        """The records with their event time, if they have any, seen by the watermark of the split."""
+        assert state.reader is not None
         try:
-            state.watermark.load(batch, times)
+            check_batch(read)
         except SourceDataError as error:
             raise type(error)(f"source {self.ctx.label}: {error}") from error
+        if self._strategy is not None and state.watermark is None and len(read):
+            label = f"source {self.ctx.label}"
+            state.watermark = split_watermark(self._strategy, label, state.split.id)
+
+        def load(batch: Batch) -> None:
+            times = batch.timestamps
+            if times is not None and state.watermark is not None:
+                state.times = np.asarray(times, np.int64)
+                state.watermark.load(batch, state.times)
+
+        batch, bad = self._stamping.stamped(read, state.reader, state.split.id, load)
+        state.bad += bad
+        return batch
 
     def _close(self, state: SplitState) -> None:
         """All of it was read: an error is logged, as a restart would mend nothing."""
@@ -291,20 +354,10 @@ class SourceInput(Input, Member):
             message = "source %s could not close split %s: %r"
             logger.error(message, self.ctx.label, state.split.id, error, exc_info=error)
 
-    def _stamped(self, read: list[Any] | pa.RecordBatch) -> Batch:
-        try:
-            check_batch(read)
-            if self._stamp is None:
-                return Columns(read) if isinstance(read, pa.RecordBatch) else Rows(read)
-            with Calling(self.ctx.label):
-                return self._stamp(read)
-        except SourceDataError as error:
-            raise type(error)(f"source {self.ctx.label}: {error}") from error
-
     def _due(self, state: SplitState, batch: Batch, now: float) -> int:
         """How many of the records that are left in the batch may be emitted now."""
         left = len(batch) - state.position
-        if self._side_by_side:
+        if self._in_runs:
             left = self._runs.cut(left, now, columns=isinstance(batch, Columns))
         if state.times is None:
             return left
@@ -335,6 +388,7 @@ class SourceInput(Input, Member):
         self._wake_at = now
         if stop == len(batch):
             state.batch = state.times = None
+            state.stay = max(0, state.stay - 1)
         return Data(batch if count == len(batch) else batch.slice(start, stop), 0)
 
     def _seen(self, state: SplitState, start: int, stop: int) -> int:
@@ -343,7 +397,8 @@ class SourceInput(Input, Member):
         assert watermark is not None
         if self._per_record:
             told = NO_WATERMARK if self._watermark is None else self._watermark
-            others = [one.told for one in self._telling() if one is not state]
+            active = active_splits(self._states, self._idle_timeout)
+            others = [one.told for one in active if one is not state]
             if min(others, default=MAX_WATERMARK) > told:
                 return watermark.see_until(start, stop, told)
         watermark.see(start, stop)
@@ -355,7 +410,8 @@ class SourceInput(Input, Member):
         with self._reaching(state):
             state.offset = state.reader.offset
             found = [*state.reader.take_new_splits()]
-            bad = state.reader.take_bad_records()
+            bad = [*state.reader.take_bad_records(), *state.bad]
+        state.bad.clear()
         for one in found:
             split = stamped(one, kept_identity(state.split))
             self._states.append(SplitState(state.order, split, self._silence()))
@@ -368,6 +424,10 @@ class SourceInput(Input, Member):
             if self._wake_at is None and not self.held_by_drift:
                 self._wake_at = self.ctx.monotonic() + self._poll_interval_s
             return None
+        advance = None if self._strategy is None else self._advance()
+        if advance is not None:  # Others may be silent by now, and event time as far as this says.
+            self._wake_at = self.ctx.monotonic()
+            return advance
         return self._end()
 
     def _end(self) -> End | None:
@@ -387,22 +447,24 @@ class SourceInput(Input, Member):
         turned = None
         if unfinished and idle != self._idle:
             self._idle = turned = idle
-        watermark = min((state.told for state in self._telling()), default=NO_WATERMARK)
+        watermark = self._told()
         if watermark <= (NO_WATERMARK if self._watermark is None else self._watermark):
             return None if turned is None else Advance(None, turned)
         self._watermark = watermark
         return Advance(watermark, turned)
 
-    def _telling(self) -> list[SplitState]:
-        telling = telling_splits(self._states, self._idle_timeout)
-        return telling if self._side_by_side else telling[:1]
+    def _told(self) -> int:
+        """How far event time is by what its splits have told, which is nothing before the first record."""
+        if all(state.newest_ms is None for state in self._states):
+            return NO_WATERMARK
+        return source_watermark(self._states, self._idle_timeout)
 
     def _progress(self) -> Progress:
         """How far the splits are that others in the drift group wait for."""
         assert self._strategy is not None
         unfinished = [state for state in self._states if not state.finished]
         telling = unfinished if self._side_by_side else unfinished[:1]
-        active = [state.newest_ms for state in telling if not state.is_silent(self._idle_timeout)]
+        active = [state.reached_ms for state in telling if not state.is_silent(self._idle_timeout)]
         if not active:
             return HOLDS_NOBODY
         known = [newest for newest in active if newest is not None]

@@ -33,6 +33,11 @@ class SplitWatermark(ABC):
     def current(self) -> int:
         """`NO_WATERMARK` while nothing is known."""
 
+    def ahead(self, position: int) -> int:
+        """A watermark that no record from this position on is behind, as far as they can tell before they
+        are given out; else `NO_WATERMARK`."""
+        return NO_WATERMARK
+
     @abstractmethod
     def see(self, start: int, stop: int) -> None:
         """These of the records are given out."""
@@ -60,8 +65,10 @@ class _Told(SplitWatermark):
         self._column = strategy.column
         self._current = NO_WATERMARK
         self._told: Times
+        self._times: Times
 
     def load(self, batch: Batch, times: Times) -> None:
+        self._times = times
         if self._column is None:
             self._told = times - self._behind_ms
         else:
@@ -69,6 +76,9 @@ class _Told(SplitWatermark):
 
     def current(self) -> int:
         return self._current
+
+    def ahead(self, position: int) -> int:
+        return min(int(self._told[position]), int(self._times[position]) - 1)
 
     def see(self, start: int, stop: int) -> None:
         self._current = max(self._current, int(self._told[start:stop].max()))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from minirt.data.batch import Batch
 from minirt.errors import SourceDataError
-from minirt.io.base import Offset, Split, SplitReader
+from minirt.io.base import BadRecord, Offset, Split, SplitReader
 from minirt.operators.common.columns import check_names
 from minirt.operators.event_time import NO_WATERMARK
 from minirt.runtime.input.split_watermarks import SplitWatermark
@@ -59,11 +59,22 @@ class SplitState:
     position: int = 0
     times: npt.NDArray[np.int64] | None = None
     """The timestamps of `batch`."""
+    bad: list[BadRecord] = field(default_factory=list)
+    """What was read together with `batch` and has no usable event time."""
     newest_ms: int | None = None
+    """The newest event time that was given out; None before the first record."""
+    next_ms: int | None = None
+    """The event time of the first record that was read and is not given out, if the split was looked at."""
+    ahead: int = NO_WATERMARK
+    """What the records that are not given out allow the watermark to be, while none was given out."""
     watermark: SplitWatermark | None = None
     """Once records have come, if they have event time."""
     turn: int = 0
     """When its records were given out last, among the turns of all splits."""
+    reopened: int = 0
+    """How often it was opened again after it had been closed to make room for others."""
+    stay: int = 0
+    """How many batches it may still give out before older ones, as it was opened again."""
 
     def to_plain(self) -> list[Any]:
         split = self.split
@@ -75,30 +86,71 @@ class SplitState:
         return cls(order, Split(split_id, info), silence, offset, skip, finished)
 
     @property
-    def precedence(self) -> tuple[bool, int, int, int]:
+    def reached_ms(self) -> int | None:
+        """How far its event time is: at its newest record, or at the first one if none was given out."""
+        return self.next_ms if self.newest_ms is None else self.newest_ms
+
+    @property
+    def precedence(self) -> tuple[bool, bool, int, int, int]:
         """Among splits read side by side the least is next: what was never read, then the oldest.
 
         Splits that event time does not tell apart take turns.
         """
-        newest = self.newest_ms
-        return (newest is not None, newest or 0, self.turn, self.order)
+        reached = self.reached_ms
+        return (reached is not None, not self.stay, reached or 0, self.turn, self.order)
 
     @property
     def told(self) -> int:
-        """The watermark that its records have told."""
-        return NO_WATERMARK if self.watermark is None else self.watermark.current()
+        """The watermark that its records have told, or allow as long as none of them was given out."""
+        if self.newest_ms is None or self.watermark is None:
+            return self.ahead
+        return self.watermark.current()
 
     def is_silent(self, timeout_s: float | None) -> bool:
         """Whether it was asked in vain for the idle timeout; one not yet begun has not been asked."""
         return timeout_s is not None and self.silence.seconds >= timeout_s
 
 
-def telling_splits(states: Sequence[SplitState], idle_timeout_s: float | None) -> list[SplitState]:
-    """The splits the least of whose watermarks is that of the source, if they are read side by side."""
-    unfinished = [state for state in states if not state.finished]
-    active = [state for state in unfinished if not state.is_silent(idle_timeout_s)]
-    # Where all are silent: else it would matter whether they fell silent in one look or in two.
-    return active or [state for state in unfinished if state.told != NO_WATERMARK]
+OPEN_AHEAD_MAX, OPEN_MAX = 8, 32
+"""How many splits that event time tells apart are open at once: of those yet to be begun, and in all."""
+_STAY_MAX = 1024
+
+
+def one_too_many(states: Iterable[SplitState], *, begun: bool) -> SplitState | None:
+    """The split to be closed for now, as too many are open: the newest one; with `begun` perhaps one of
+    those whose records were given out."""
+    opened = [state for state in states if state.reader is not None]
+    waiting = [state for state in opened if state.newest_ms is None]
+    if len(waiting) > OPEN_AHEAD_MAX:
+        return max(waiting, key=lambda state: state.precedence)
+    if begun and len(opened) > OPEN_MAX:
+        return max(opened, key=lambda state: state.precedence)
+    return None
+
+
+def stay_after_reopening(reopened: int) -> int:
+    """How many batches a split gives out in a row that was opened again so often.
+
+    To open it may cost as much as to read all that lies before, as in a compressed file: it must not be
+    opened for each batch.
+    """
+    return min(1 << reopened, _STAY_MAX)
+
+
+def active_splits(states: Sequence[SplitState], idle_timeout_s: float | None) -> list[SplitState]:
+    """The splits that hold back event time: neither ended nor silent. One yet to be begun is among them."""
+    return [state for state in states if not state.finished and not state.is_silent(idle_timeout_s)]
+
+
+def source_watermark(states: Sequence[SplitState], idle_timeout_s: float | None) -> int:
+    """How far the event time of these splits is: as far as the least of those that hold it back.
+
+    Once none does, it is as far as any has told. So it does not matter in which order splits fall silent
+    or end, nor which of them one subtask reads.
+    """
+    if active := active_splits(states, idle_timeout_s):
+        return min(state.told for state in active)
+    return max((state.told for state in states), default=NO_WATERMARK)
 
 
 class Runs:

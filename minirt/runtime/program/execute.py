@@ -16,6 +16,7 @@ from minirt.errors import ConfigurationError
 from minirt.graph.drift import drift_groups
 from minirt.graph.execution import ExecutionGraph
 from minirt.graph.job_graph import JobGraph
+from minirt.graph.lateness import lost_lateness
 from minirt.graph.planner import build_execution_graph
 from minirt.graph.queue_checks import check_queues
 from minirt.io.base import Sink
@@ -222,6 +223,8 @@ class _Parts:
                 "job %r: queues of %s have no effect at this parallelism, at which %s is chained",
                 *(graph.name, node.uid, node.label),
             )
+        for uid, problem in lost_lateness(execution).items():
+            logger.warning("job %r, operator %s: %s", graph.name, uid, problem)
         if checkpointing is None:
             if options.trace:
                 raise ConfigurationError(
