@@ -67,7 +67,8 @@ class SavepointWriter:
 
     `key` names the columns of the key, in the order of the job; each other column of `schema` fills what
     has its name: the states of a KeyedProcess, `value` of `reduce`, the results of `aggregate`. Null fills
-    nothing. `path` is an empty folder or URL, `storage_options` go to fsspec. There are `parallelism`
+    nothing. Whole numbers of a key get the type that the job has for them, 64 bits if that is not known.
+    `path` is an empty folder or URL, `storage_options` go to fsspec. There are `parallelism`
     parts, as many as the operator has subtasks unless you say so; the job may start with any other number.
 
     Raises ConfigurationError for an operator that is not there or cannot be filled, for columns that do not
@@ -96,8 +97,9 @@ class SavepointWriter:
                 f"parallelism {parallelism} is above max_parallelism {node.max_parallelism} of {node.label}"
             )
         self._filling = _filling(node)
-        self._filling.check(self._key, schema)
         self._schema = schema
+        self._stored = _stored(schema, self._key, node.schema)
+        self._filling.check(self._key, self._stored)
         self._vertex = _vertex_of(graph, uid, self.parallelism)
         store = ObjectStore(os.fspath(path), storage_options)
         check_target(store)
@@ -106,7 +108,8 @@ class SavepointWriter:
 
     def subtasks_of(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Which part each row belongs to, from 0: the engine's hash of the key says so."""
-        groups = groups_of(batch, self._key, self._max_parallelism)
+        stored = self._as_stored(batch)
+        groups = groups_of(stored, self._key, self._max_parallelism)
         return groups * self.parallelism // self._max_parallelism
 
     def write(self, subtask: int, batches: Iterable[pa.RecordBatch]) -> bytes:
@@ -169,7 +172,16 @@ class SavepointWriter:
                 raise ConfigurationError(
                     f"part {subtask} was given rows of other parts; ask subtasks_of"
                 )
-            yield batch
+            yield self._as_stored(batch)
+
+    def _as_stored(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._stored is self._schema:
+            return batch
+        columns = [
+            column.cast(kind)
+            for column, kind in zip(batch.columns, self._stored.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._stored)
 
     def _delete_all_but(self, needed: frozenset[str]) -> None:
         for path in self._storage.store.list():
@@ -202,6 +214,22 @@ def _operator(graph: JobGraph, uid: str) -> OperatorNode:
             f"with keyed state are {known or 'none'}"
         )
     return node
+
+
+def _stored(schema: pa.Schema, key: Sequence[str], known: pa.Schema | None) -> pa.Schema:
+    """The schema with whole numbers of the key in the type that the job has, or else in 64 bits.
+
+    Python's integers and those of JSON have 64 bits, while many columns of Spark have 32.
+    """
+    stored = schema
+    for name in key:
+        place = schema.get_field_index(name)
+        if place < 0 or not pa.types.is_integer(schema.field(place).type):
+            continue
+        kind = known.field(name).type if known is not None and name in known.names else pa.int64()
+        if pa.types.is_integer(kind) and kind != schema.field(place).type:
+            stored = stored.set(place, schema.field(place).with_type(kind))
+    return stored
 
 
 def _filling(node: OperatorNode) -> StateFilling:

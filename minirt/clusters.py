@@ -83,10 +83,10 @@ class HostCluster:
     default it is in a temporary folder, and a message says where.
 
     The job needs as many slots as its widest operator has subtasks, or `Options.workers`. It waits for
-    them for `wait`, at the start and after each loss of a host. If fewer have come by then, but at least
-    `min_slots`, it goes on with several subtasks of an operator in one slot. When enough have come after
-    all, it goes on with all of them from its next checkpoint. With `reactive` its parallelism follows the
-    slots instead.
+    them for `wait`, and fails if fewer have come by then. After the loss of a host it waits on, which
+    counts as no failure. With at least `min_slots` after `wait`, it goes on with several subtasks of an
+    operator in one slot. When enough have come after all, it goes on with all of them from its next
+    checkpoint. With `reactive` its parallelism follows the slots instead.
 
     Without `tls` whoever sees the network reads the records; the secret is never sent in either case.
     With `compression="lz4"` data is compressed on its way to another host: worth it where the network, and

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import minirt as rt
@@ -132,6 +133,40 @@ def test_a_job_goes_on_where_history_ends(tmp_path: Path, kind: str, parallelism
         assert found == whole
     else:
         assert found == {k: row for k, row in whole.items() if k in changed}
+
+
+@pytest.mark.parametrize("type", [pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.int64()])
+@pytest.mark.parametrize("kind", ["reduce", "process", "end"])
+def test_whole_numbers_of_a_key_are_those_of_the_job(
+    tmp_path: Path, kind: str, type: pa.DataType
+) -> None:
+    env, _ = job(kind)
+    history = history_of(kind)
+    place = history.schema.get_field_index("k")
+    narrow = history.set_column(place, "k", history.column(place).cast(type))
+    path = written(env, narrow, tmp_path / "savepoint").path
+    storage = rt.Checkpointing(tmp_path / "checkpoints", interval="10min")
+    found = results(*job(kind), checkpointing=storage, restore=path)
+    whole = results(*job(kind, HISTORY + NEWS, parallelism=1))
+    assert {k: whole[k] for k in found} == found
+    assert len(found) == len({record["k"] for record in NEWS})
+
+
+def test_the_key_of_columns_keeps_the_type_that_the_job_has(tmp_path: Path) -> None:
+    batch = pa.record_batch({"k": pa.array([1, 2], pa.int32()), "v": pa.array([3, 4])})
+
+    def narrow() -> tuple[rt.Environment, rt.CollectSink]:
+        env, sink = rt.Environment("totals"), rt.CollectSink()
+        pq.write_table(pa.Table.from_batches([batch]), tmp_path / "news.parquet")
+        news = env.source(rt.ParquetSource(str(tmp_path / "news.parquet")), uid="news")
+        news.key_by("k").aggregate(rt.Sum("v", "sum"), emit="end", uid="totals").sink(sink, uid="o")
+        return env, sink
+
+    history = pa.record_batch({"k": pa.array([1], pa.int16()), "sum": pa.array([10])})
+    path = written(narrow()[0], history, tmp_path / "savepoint").path
+    storage = rt.Checkpointing(tmp_path / "checkpoints", interval="10min")
+    found = results(*narrow(), checkpointing=storage, restore=path)
+    assert {k: row["sum"] for k, row in found.items()} == {1: 13, 2: 4}
 
 
 def test_a_savepoint_looks_like_any_other(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import minirt
-from minirt.cli.new import _FILES, orders, project
+from minirt.cli.new import _TEMPLATES, Template, orders, project
 from minirt.settings.build import read_settings
 from tests.docs.blocks import environment
 
@@ -68,6 +68,43 @@ def test_every_command_that_the_project_and_its_readme_print_runs(
     assert revenue == expected
 
 
+@pytest.mark.spark
+@pytest.mark.processes
+def test_a_project_of_spark_runs_and_is_judged_right(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = call("new", "sales", "--template", "spark")
+    assert made.status == 0
+    assert "python verdict.py" in made.out
+    folder = tmp_path / "sales"
+    for command, said in (
+        (["-m", "pytest", "-q", "-p", "no:cacheprovider"], "6 passed"),
+        (["-m", "minirt", "run", "job.py", "--config", "minirt.toml"], ""),
+        (["verdict.py"], "verdict                 ok"),
+    ):
+        ran = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            timeout=400,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert said in ran.stdout
+    [part, *_] = sorted((folder / "out").glob("*.jsonl"))
+    part.write_text(part.read_text().replace('"orders":', '"orders":1', 1))
+    ran = subprocess.run(
+        [sys.executable, "verdict.py"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "unexpected               1" in ran.stdout
+
+
 def test_nothing_is_overwritten(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "full").mkdir()
@@ -100,12 +137,16 @@ def test_names_that_jobs_have_are_names_of_projects(call, tmp_path, monkeypatch,
     assert f'rt.Environment("{name}"' in (tmp_path / name / "job.py").read_text()
 
 
-def test_every_file_is_filled_in_and_can_be_read():
-    made = dict(project("sales"))
-    assert made.keys() == {*_FILES, "data/orders.jsonl"}
+@pytest.mark.parametrize("template", Template)
+def test_every_file_is_filled_in_and_can_be_read(template):
+    made = dict(project("sales", template))
+    assert made.keys() == {*_TEMPLATES[template], "data/orders.jsonl"}
     assert not any("$" in text for text in made.values())
     assert minirt.__version__ in made["requirements.txt"]
-    compile(made["job.py"], "job.py", "exec")
+    for name, text in made.items():
+        if name.endswith(".py"):
+            compile(text, name, "exec")
+            assert f"`{name}`" in made["README.md"]
     tomllib.loads(made["minirt.toml"])
 
 

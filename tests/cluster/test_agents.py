@@ -284,6 +284,22 @@ def test_with_fewer_slots_subtasks_share_them_if_that_is_allowed(tmp_path: Path)
         finishes(job, tmp_path)
 
 
+def test_a_machine_that_is_missing_for_long_counts_once(tmp_path: Path) -> None:
+    cluster = PlayedCluster(slots=(1, 1), wait="10s")
+    job = start(tmp_path, cluster, per_second=150.0, interval="200ms")
+    with agents_of(job) as agents:
+        running(job)
+        lost = agents.all[0]
+        lost.kill()
+        wait_until(lambda: job.restarts == 1, "the loss is noticed", 30)
+        time.sleep(12)
+        assert (job.status, job.restarts) == (JobStatus.DEPLOYING, 1)
+        agents.add(1)
+        running(job)
+        agents.all.remove(lost)
+        assert finishes(job, tmp_path).restarts == 1
+
+
 def test_a_job_spreads_over_its_hosts_again_when_they_come_back(tmp_path: Path) -> None:
     cluster = PlayedCluster(slots=(1, 1), wait="4s", min_slots=1)
     job = start(tmp_path, cluster, per_second=150.0, interval="200ms")

@@ -49,7 +49,7 @@ def data_folders(cache: Path) -> list[str]:
 
 
 def test_every_record_is_in_exactly_one_split(spark: SparkSession, tmp_path: Path) -> None:
-    source = SparkSource(numbers(spark, 1000), order_by="time", splits=3, cache_dir=str(tmp_path))
+    source = SparkSource(numbers(spark, 1000), splits=3, cache_dir=str(tmp_path))
     assert len(source.plan_splits(2)) == 3
     assert sorted(row["id"] for row in read_all(source)) == list(range(1000))
 
@@ -57,8 +57,15 @@ def test_every_record_is_in_exactly_one_split(spark: SparkSession, tmp_path: Pat
 def test_each_split_runs_in_order_through_the_whole_range(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    source = SparkSource(numbers(spark, 4000), order_by="time", splits=4, cache_dir=str(tmp_path))
+    source = SparkSource(
+        numbers(spark, 4000),
+        order_by="time",
+        partition_by="id",
+        splits=4,
+        cache_dir=str(tmp_path),
+    )
     assert source.interleave
+    assert len(source.plan_splits(2)) == 4
     for split in source.plan_splits(2):
         times = [row["time"] for row in read_split(source, split)]
         assert times == sorted(times)
@@ -123,7 +130,8 @@ def test_another_layout_of_the_same_content_is_other_data(
     SparkSource(frame, order_by="time", splits=2, cache_dir=str(tmp_path))
     SparkSource(frame, order_by="id", splits=2, cache_dir=str(tmp_path))
     SparkSource(frame, order_by="id", splits=3, cache_dir=str(tmp_path))
-    assert len(data_folders(tmp_path)) == 3
+    SparkSource(frame, order_by="id", partition_by="time", splits=3, cache_dir=str(tmp_path))
+    assert len(data_folders(tmp_path)) == 4
 
 
 def test_a_name_stands_for_the_data_first_written_under_it(
@@ -176,7 +184,7 @@ def test_an_interrupted_write_is_cleared_away_and_not_used(
 
 def test_a_failing_write_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(10).selectExpr("raise_error('no') AS x").selectExpr("cast(x AS int) x")
-    with pytest.raises(Exception, match="no"):
+    with pytest.raises(SourceDataError, match=r"(?s)Spark cannot write the DataFrame: .*no"):
         SparkSource(frame, name="bad", cache_dir=str(tmp_path))
     assert data_folders(tmp_path) == []
 
@@ -251,7 +259,15 @@ def test_what_cannot_work_is_refused(spark: SparkSession, tmp_path: Path) -> Non
     refused(frame, "order_by: no column when; there are id", order_by="when")
     refused(frame, "splits must be a whole number above 0", splits=0)
     refused(frame, "name 'a/b'", name="a/b")
-    refused(frame, "not a URL", cache_dir="s3://bucket/x")
+    for url in ("dbfs:/x", "abfss:/x", "file://host/x", "hdfs://host/x"):
+        refused(frame, f"cache_dir must be a folder, or a URL of s3.*not {url}", cache_dir=url)
+    refused(frame, "storage_options has no effect", storage_options={"key": "k"})
+    refused(frame, "partition_by has no effect without order_by", partition_by="id")
+    refused(frame, "partition_by: no column who; there are id", order_by="id", partition_by="who")
+    maps = frame.selectExpr("id", "map(id, id) AS m")
+    refused(maps, "order_by: column m is map.*cannot compare", order_by="m")
+    refused(frame.selectExpr("id", "id AS ID"), "columns id and ID differ in case only")
+    refused(frame.select(), "has no columns")
     refused(frame.selectExpr("id", "id"), "two columns are called id")
     refused(frame.selectExpr("null AS n"), "column n: records cannot carry the type void")
     refused(frame.selectExpr("array(interval '1' day) AS i"), "column i: .* interval day")

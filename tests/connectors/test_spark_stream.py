@@ -127,10 +127,19 @@ def test_the_query_waits_for_a_job_that_is_slow(spark: SparkSession, tmp_path: P
         wait_for(lambda: landing.landed() == [0])
         time.sleep(0.5)
         assert landing.landed() == [0]
-        source.committed({"00000": [1, None], "00001": [1, None]})
+        source.committed({"all": [1, None]})
         wait_for(lambda: landing.landed() == [1])
     finally:
         source.stop()
+
+
+def test_a_stream_of_spark_connect_is_refused_in_one_line(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_file(tmp_path / "in", 0)
+    monkeypatch.setattr("minirt_connectors.spark.source.is_connect", lambda _: True)
+    with pytest.raises(rt.ConfigurationError, match=r"^a streaming DataFrame needs .*Connect"):
+        stream_of(spark, tmp_path)
 
 
 def test_another_layout_under_the_same_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -318,8 +318,17 @@ def test_the_command_of_minirt_tells_by_its_exit_status(
     assert "k=a, v=2 instead of k=a, v=1" in differs.out
     assert json.loads(report.read_text())["unexpected"] == 1
     missing = call("verify", str(tmp_path / "nowhere"), str(right))
-    assert (missing.status, missing.err.count("\n")) == (1, 1)
+    assert (missing.status, missing.err.count("\n")) == (2, 1)
     assert "there is nothing" in missing.err
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "part-0.jsonl").write_text('{"k": "a", "v": 1}{"k": "a", "v": 1}\n')
+    refused = call("verify", str(torn), str(right))
+    assert (refused.status, refused.out) == (2, "")
+    assert "part-0.jsonl, line 1: Extra data" in refused.err
+    near = call("verify", str(wrong), str(right), "--tolerance", "v=100%")
+    assert (near.status, near.out) == (2, "")
+    assert call("verify", str(wrong), str(right), "--tolerance", "v=1").status == 0
     unwritable = call("verify", str(right), str(right), "--json", str(tmp_path / "no" / "x.json"))
     assert unwritable.status == 2
     assert "cannot write the verdict" in unwritable.err

@@ -13,6 +13,8 @@ LINES_MAX = 80
 LONGER = {"paced_mode": 300}
 """A whole family of checkpoints, as another package would have it."""
 
+NEED_SPARK = {"spark_verdict"}
+
 PRINTED = {
     "word_count": """
         4 the
@@ -57,6 +59,14 @@ PRINTED = {
         from state:  known
         restored:    known
     """,
+    "spark_verdict": """
+        expected               201
+        output                 201
+        lost                     0
+        duplicated               0
+        unexpected               0
+        verdict                 ok
+    """,
     "custom_source": """
         250 errors, the first one: line 0
     """,
@@ -81,10 +91,16 @@ def test_every_example_is_run_here():
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.spark if name in NEED_SPARK else ()) for name in PRINTED],
+)
 def test_an_example_prints_what_it_should(name):
     ran = subprocess.run(
-        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=120
+        [sys.executable, EXAMPLES / f"{name}.py"],
+        capture_output=True,
+        text=True,
+        timeout=300 if name in NEED_SPARK else 120,
     )
     assert (ran.returncode, _lines(ran.stdout)) == (0, _lines(PRINTED[name])), ran.stderr
 

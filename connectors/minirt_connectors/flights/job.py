@@ -25,7 +25,11 @@ def flights_source(
 ) -> SparkSource:
     """The flights as a source, in the order of their scheduled departure."""
     return SparkSource(
-        flights.select(*INPUT_COLUMNS), order_by="event_time", splits=splits, cache_dir=cache_dir
+        flights.select(*INPUT_COLUMNS),
+        order_by="event_time",
+        partition_by=["origin", "carrier"],
+        splits=splits,
+        cache_dir=cache_dir,
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ from minirt_connectors.host_process import (
     refuse_too_few,
     run_host,
 )
+from minirt_connectors.spark.cores import hold, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,8 @@ class SparkCluster(HostCluster):
     Each task has as many slots as `spark.task.cpus`. Spark starts lost tasks again; minirt submits the
     Spark job again when Spark gives it up. Who cancels it, or its group, ends the minirt job, and the
     reverse.
+    Its tasks keep their cores for as long as the job lasts: a streaming `SparkSource` of the same session
+    needs one more, and is refused where Spark has none.
     The coordinator listens at `spark.driver.host` unless `listen` says otherwise. minirt and the modules of
     the job must be installed on the executors.
 
@@ -85,20 +88,29 @@ class SparkCluster(HostCluster):
 
     def launch(self, invitation: Invitation) -> SparkTasks:
         refuse_too_few(self, self._tasks * self._slots_each, invitation)
-        agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
-        return SparkTasks(self._context, invitation.job, self._tasks, agent)
+        cores = self._tasks * self._slots_each
+        hold(self._context, cores)
+        try:
+            agent = Agent.invited(invitation, self._slots_each, self.credentials, super().launch)
+            let_go = partial(release, self._context, cores)
+            return SparkTasks(self._context, invitation.job, self._tasks, agent, let_go)
+        except BaseException:
+            release(self._context, cores)
+            raise
 
 
 class SparkTasks:
     """A Spark job, in a thread and a job group of its own, which is submitted until the job is over."""
 
-    def __init__(self, context: Any, job: str, tasks: int, agent: Agent) -> None:
+    def __init__(
+        self, context: Any, job: str, tasks: int, agent: Agent, let_go: Callable[[], None]
+    ) -> None:
         from pyspark import InheritableThread
 
         self._context = context
         self._tasks = tasks
         self._serve = partial(serve_as_host, agent.command, agent.secret)
-        self._close = agent.close
+        self._close, self._let_go = agent.close, let_go
         self._what = f"minirt job {job}"
         self._group = f"minirt-{uuid.uuid4().hex}"
         self._over = False
@@ -119,6 +131,8 @@ class SparkTasks:
             with contextlib.suppress(Exception):  # The session may have been stopped.
                 self._context.cancelJobGroup(self._group)
             self._thread.join(_CANCEL_S_MAX)
+        let_go, self._let_go = self._let_go, lambda: None
+        let_go()
         self._close()
 
     def _run(self) -> None:

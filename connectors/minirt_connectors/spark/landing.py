@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from minirt.errors import SourceDataError
 from minirt.io.base import Offset, SplitReader
-from minirt_connectors.spark.parquet_reader import ParquetFileReader
+from minirt_connectors.spark.parquet_reader import ParquetFileReader, ParquetFilesReader
 
 POLL_S = 0.1
 """How long a reader waits before it looks for the next batch, and the query before it looks for room."""
@@ -103,19 +103,24 @@ class Landing:
 
 
 class LandedReader(SplitReader):
-    """One split: what the batches have for it, in their order. The offset is `[batch, offset in its file]`.
+    """One split: what the batches have for it, in their order.
+
+    The offset is `[batch, offset in its files]`.
+    `split` None stands for all files of a batch, one after the other.
 
     Raises SourceDataError if the query has failed and nothing is left to read, and if batches that the
     offset needs were deleted.
     """
 
-    def __init__(self, landing: Landing, split: int, schema: pa.Schema, offset: Offset) -> None:
+    def __init__(
+        self, landing: Landing, split: int | None, schema: pa.Schema, offset: Offset
+    ) -> None:
         self._landing = landing
         self._split = split
         self._schema = schema
         self._number: int
         self._number, inner = offset or (0, None)
-        self._reader: ParquetFileReader | None = None
+        self._reader: ParquetFileReader | ParquetFilesReader | None = None
         self._look_at = 0.0
         passed = landing.passed()
         if self._number < passed:
@@ -168,8 +173,11 @@ class LandedReader(SplitReader):
         return False
 
     def _open(self, inner: Offset) -> bool:
-        files = [*self._landing.batch(self._number).glob(f"part-{self._split:05}-*.parquet")]
-        if files:
+        of_split = "part-*" if self._split is None else f"part-{self._split:05}-*"
+        files = sorted(self._landing.batch(self._number).glob(f"{of_split}.parquet"))
+        if files and self._split is None:
+            self._reader = ParquetFilesReader([str(file) for file in files], inner)
+        elif files:
             self._reader = ParquetFileReader(str(files[0]), inner)
         return bool(files)
 

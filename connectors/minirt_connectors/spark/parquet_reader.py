@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,9 @@ from minirt.io.base import Offset, SplitReader
 
 BATCH_RECORDS = 8192
 
+Opened = Callable[[str], Any]
+"""What pyarrow takes for a path: the path itself, or a file of fsspec."""
+
 
 class ParquetFileReader(SplitReader):
     """Record batches of at most `BATCH_RECORDS` rows; the offset is `[row group, row in it]`.
@@ -20,13 +24,13 @@ class ParquetFileReader(SplitReader):
     offset that it does not have.
     """
 
-    def __init__(self, path: str, offset: Offset) -> None:
+    def __init__(self, path: str, offset: Offset, opened: Opened = str) -> None:
         self._path = path
         self._group: int
         self._row: int
         self._group, self._row = offset or (0, 0)
         try:
-            self._file = pq.ParquetFile(path)
+            self._file = pq.ParquetFile(opened(path))
         except (OSError, pa.ArrowException) as error:
             raise SourceDataError(f"cannot read {path}: {error}") from error
         if offset is not None and not self._has(self._group, self._row):
@@ -76,3 +80,35 @@ class ParquetFileReader(SplitReader):
                 continue
             yield batch.slice(skip).replace_schema_metadata(None)
             skip = 0
+
+
+class ParquetFilesReader(SplitReader):
+    """Files, one after the other. The offset is `[number of the file, row group, row in it]`.
+
+    Raises SourceDataError as the reader of one file does.
+    """
+
+    def __init__(self, paths: Sequence[str], offset: Offset, opened: Opened = str) -> None:
+        self._paths, self._opened = paths, opened
+        self._number: int
+        self._number, *inner = offset or (0,)
+        if not 0 <= self._number < len(paths):
+            raise SourceDataError(
+                f"there is no file {self._number} of the {len(paths)} that begin with {paths[0]}: "
+                "they are not the files that were read before"
+            )
+        self._reader = ParquetFileReader(paths[self._number], inner or None, opened)
+
+    @property
+    def offset(self) -> Offset:
+        return [self._number, *self._reader.offset]
+
+    def read(self) -> pa.RecordBatch | None:
+        while (batch := self._reader.read()) is None and self._number + 1 < len(self._paths):
+            self._reader.close()
+            self._number += 1
+            self._reader = ParquetFileReader(self._paths[self._number], None, self._opened)
+        return batch
+
+    def close(self) -> None:
+        self._reader.close()

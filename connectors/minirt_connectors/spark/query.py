@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import tempfile
 import threading
@@ -14,12 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from minirt.errors import ConfigurationError, StorageError
-from minirt_connectors.spark.columns import column, single_timestamp_format
+from minirt_connectors.spark.cores import Waiting, add_query, refuse_without_core
 from minirt_connectors.spark.landing import POLL_S, Landing
+from minirt_connectors.spark.layout import Layout
+from minirt_connectors.spark.place import Place, hadoop_path
+from minirt_connectors.spark.writing import refuse_private_folder, write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
+
+logger = logging.getLogger("minirt.spark")
 
 _LAYOUT = "layout.json"
 _SCHEMA = "schema"
@@ -28,13 +34,12 @@ _CHECKPOINT = "query"
 
 @dataclass(frozen=True, slots=True)
 class Landings:
-    """How a query lands its batches: the order of rows in each file, how many files, how many bytes in all.
+    """How a query lands its batches: the layout of each, how often, and how many bytes may lie there.
 
     `backlog_bytes` is None without a limit.
     """
 
-    order_by: tuple[str, ...]
-    splits: int
+    layout: Layout
     trigger_s: float
     backlog_bytes: int | None
 
@@ -47,7 +52,8 @@ class LandingQuery:
         self._landing = landing
         self._how = how
         self._stopping = threading.Event()
-        _check_layout(df, landing, how)
+        self.layout = _agreed_layout(df, landing, how.layout)
+        refuse_private_folder(df.sparkSession, landing.folder)
         self.schema = _schema(df, landing)
         checkpoint = landing.folder / _CHECKPOINT
         if landing.next_number() and not checkpoint.exists():
@@ -55,17 +61,27 @@ class LandingQuery:
                 f"{checkpoint} is gone, by which Spark knows what has landed: choose another name or "
                 f"delete {landing.folder}"
             )
+        context = df.sparkSession.sparkContext
+        refuse_without_core(context, name)
         df.sparkSession.streams.addListener(_telling(landing, name))
         try:
             self.query: StreamingQuery = (
                 df.writeStream.foreachBatch(self._land)
                 .queryName(name)
-                .option("checkpointLocation", checkpoint.as_uri())
+                .option("checkpointLocation", hadoop_path(checkpoint))
                 .trigger(processingTime=f"{max(1, round(how.trigger_s * 1000))} milliseconds")
                 .start()
             )
         except Exception as error:
             raise ConfigurationError(f"Spark cannot start the query {name!r}: {error}") from error
+        add_query(context, self.query)
+        self._waiting = Waiting(context, self.query)
+
+    def tell_if_it_waits(self) -> None:
+        """Say it once if the query gets no core for its batch."""
+        told = self._waiting.look(self._landing.next_number())
+        if told is not None:
+            logger.warning("%s", told)
 
     def stop(self) -> None:
         """End the query. The job reads what has landed, and waits for more."""
@@ -77,15 +93,15 @@ class LandingQuery:
         if number < self._landing.next_number():
             return
         self._wait_for_room()
-        how, folder = self._how, self._landing.folder
+        folder = self._landing.folder
         for abandoned in folder.glob(".landing-*"):
             shutil.rmtree(abandoned, ignore_errors=True)
         aside = Path(tempfile.mkdtemp(prefix=".landing-", dir=folder))
-        dealt = batch.repartition(how.splits)
-        if how.order_by:
-            dealt = dealt.sortWithinPartitions(*[column(name) for name in how.order_by])
-        with single_timestamp_format(batch.sparkSession):
-            dealt.write.mode("overwrite").option("maxRecordsPerFile", 0).parquet(aside.as_uri())
+        try:
+            write_files(batch, self.layout, Place.at(aside))
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
         self._landing.publish(aside, number)
 
     def _wait_for_room(self) -> None:
@@ -96,12 +112,14 @@ class LandingQuery:
                 raise RuntimeError("the query was stopped while it waited for the job to read on")
 
 
-def _check_layout(df: DataFrame, landing: Landing, how: Landings) -> None:
-    """Raise ConfigurationError if the folder was begun with other columns, order or number of splits."""
+def _agreed_layout(df: DataFrame, landing: Landing, layout: Layout) -> Layout:
+    """The layout that the folder was begun with.
+
+    Raises ConfigurationError if it was begun with other columns, order or number of splits.
+    """
     wanted = {
         "columns": [f"{field.name} {field.dataType.simpleString()}" for field in df.schema],
-        "order_by": list(how.order_by),
-        "splits": how.splits,
+        **layout.plain(),
     }
     path = landing.folder / _LAYOUT
     try:
@@ -111,20 +129,29 @@ def _check_layout(df: DataFrame, landing: Landing, how: Landings) -> None:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise StorageError(f"cannot use the folder ({error})", str(landing.folder)) from error
-    if found != wanted:
+    agreed = layout.as_written(found, wanted)
+    if agreed is None:
         raise ConfigurationError(
             f"{landing.folder} was begun with another layout: choose another name, or delete the folder; "
             f"it has {found}, asked for is {wanted}"
         )
+    if agreed.in_turns:
+        logger.warning(
+            "%s was begun by an earlier version, which keeps the order of %s within each split only; "
+            "begin with another name for one order",
+            landing.folder,
+            ", ".join(layout.order_by),
+        )
+    return agreed
 
 
 def _schema(df: DataFrame, landing: Landing) -> pa.Schema:
     """The columns as they come out of the files that Spark writes."""
     folder = landing.folder / _SCHEMA
     if not (folder / "_SUCCESS").exists():
-        empty = df.sparkSession.createDataFrame([], df.schema).coalesce(1)
-        with single_timestamp_format(df.sparkSession):
-            empty.write.mode("overwrite").parquet(folder.as_uri())
+        write_files(
+            df.sparkSession.createDataFrame([], df.schema), Layout(splits=1), Place.at(folder)
+        )
     [file] = folder.glob("part-*.parquet")
     return pq.read_schema(file).remove_metadata()
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 import minirt as rt
 from minirt.errors import ConfigurationError, StorageError
-from minirt_connectors.spark.columns import refuse_unknown, refuse_unreadable
+from minirt_connectors.spark.columns import arrow_schema, refuse_unknown, refuse_unreadable
 from minirt_connectors.spark.session import without_pandas
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def write_savepoint(
     columns of its key; a key may come once. Each other column fills what has its name: the results of the
     aggregates (of a Mean, a struct of `sum` and `count`), the states of the KeyedProcess (of a ListState an
     array, of a MapState a map), `value` of `reduce`. Null fills nothing. A `timestamp` is in UTC.
+    Whole numbers of the key have the type that the job has for them, 64 bits if that is not known before.
 
     Spark's executors write `parallelism` parts, as many as the operator has subtasks unless you say so; a
     part has to fit into the memory of a Python worker of Spark. The job may start at any parallelism.
@@ -54,7 +55,7 @@ def write_savepoint(
         raise ConfigurationError("a savepoint is made of a finite DataFrame, this one is streaming")
     refuse_unreadable(df)
     refuse_unknown(df, names, "key")
-    schema = _arrow_schema(df)
+    schema = arrow_schema(df.schema)
     writer = rt.SavepointWriter(
         job,
         path,
@@ -82,17 +83,6 @@ def _receipts(df: DataFrame, writer: rt.SavepointWriter, schema: pa.Schema) -> l
     if refusals:
         raise ConfigurationError(refusals[0])
     return [bytes(row["receipt"]) for row in written]
-
-
-def _arrow_schema(df: DataFrame) -> pa.Schema:
-    """The columns as `mapInArrow` has them, but with times in UTC, whatever the zone of the session is."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    try:
-        found = to_arrow_schema(df.schema, timezone="UTC")
-    except TypeError:  # Spark 4.0 takes no time zone: it is UTC.
-        found = to_arrow_schema(df.schema)
-    return pa.schema([pa.field(one.name, one.type) for one in found])
 
 
 def _dealt_schema(df: DataFrame) -> Any:

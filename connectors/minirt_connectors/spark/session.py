@@ -149,6 +149,18 @@ def without_pandas() -> Iterator[None]:
         yield
 
 
+def reasons(error: Exception) -> str:
+    """Spark's messages, one line each, from the failed query down to the cause, without Java's stack."""
+    raised = getattr(error, "java_exception", None)
+    if raised is None:
+        return str(error)
+    found = []
+    while raised is not None:
+        found.append(str(raised.getMessage()))
+        raised = raised.getCause()
+    return "\n".join(dict.fromkeys(found))
+
+
 def _started(app_name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession

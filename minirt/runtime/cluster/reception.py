@@ -166,12 +166,14 @@ class Reception:
             self._count(self._awaited.least)
         if self._waiting_since is None:
             return
-        if waited_s >= wait_s:
+        if waited_s >= wait_s and not self._placed_any:
             self._give_up()
         elif waited_s > _ADVISE_AFTER_S and not self._advised:
             self._advised = True
             logger.warning(
-                "the job waits for hosts: %s; %s", self._there(self._awaited), self._launcher.advice
+                "the job waits for hosts, which counts as no failure: %s; %s",
+                self._there(self._awaited),
+                self._launcher.advice,
             )
 
     # Messages.
@@ -297,14 +299,12 @@ class Reception:
             placed[worker].tell(Fork(self._generation, worker))
 
     def _give_up(self) -> None:
+        """The job cannot start. Once it has run, it waits instead: that a machine is gone has counted."""
         awaited, self._waiting_since, self._awaited = self._awaited, None, None
         why = f"{self._there(awaited)} within {self._launch.wait_s:g} s"
         because = "".join(f"; {complaint}" for complaint in self._complaints)
         error = WorkerLostError(f"{why}{because}; {self._launcher.advice}")
-        if self._placed_any and awaited is None:
-            self._post(WorkerFailed(self._generation, error))
-        else:
-            self._post(GenerationFailed(error, fatal=not self._placed_any))
+        self._post(GenerationFailed(error, fatal=True))
 
     def _there(self, awaited: AwaitSlots | None) -> str:
         """How many slots there are; `awaited` is what a job that follows its slots waits for."""

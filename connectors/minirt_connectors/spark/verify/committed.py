@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
-from minirt.errors import ConfigurationError, MinirtError, StorageError
+from minirt.errors import ConfigurationError, MinirtError, SourceDataError, StorageError
+from minirt_connectors.spark.columns import column
+from minirt_connectors.spark.place import hadoop_path
+from minirt_connectors.spark.verify.json_frame import read_json
+from minirt_connectors.spark.verify.partition_folders import Partition, partition_of, texts_of
 from minirt_connectors.spark.verify.systems import Copy, copy_of
 
 if TYPE_CHECKING:
@@ -20,7 +27,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _FORMATS = {".parquet": "parquet", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
-_COMPRESSIONS = {".gz", ".zst", ".bz2", ".lz4", ".snappy"}
+_COMPRESSIONS = {".gz", ".zst", ".bz2", ".lz4", ".xz"}
+_AS_WRITTEN = {
+    "mergeSchema": "true",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "__globPaths__": "false",
+}
+"""Whatever the session says: no date is shifted, no file is passed over, no name is a pattern."""
 
 
 @contextmanager
@@ -67,35 +83,89 @@ def _copy_visible(files: Any, root: str, folder: Path) -> None:
             files.get_file(name, str(target))
 
 
-def read_committed(spark: SparkSession, path: str, like: StructType | None = None) -> DataFrame:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows, with the texts of the columns that folders name: what type these are, the other side says."""
+
+    frame: DataFrame
+    texts: Mapping[str, frozenset[str | None]] = field(default_factory=dict)
+
+
+def read_committed(spark: SparkSession, path: str, like: StructType | None = None) -> Found:
     """The rows of the Parquet or JSONL files in the local `path`, without hidden ones (`_x`, `.x`).
 
-    JSONL takes its types from the columns of `like` that it has; text that does not fit its type
-    fails the query. A folder without files has no rows and the columns of `like`.
-    Raises StorageError if there is nothing at `path`, ConfigurationError if it is something else.
+    Values are those of the files: JSONL takes its types from the columns of `like` that it has, and columns
+    of folders (`day=2024-05-06`) are text. A folder without files has no rows and the columns of `like`.
+    Raises StorageError if there is nothing at `path`, ConfigurationError if it is something else,
+    SourceDataError for a line that is no JSON or does not fit.
     """
-    kind = _format(path)
+    files, root, whole = _visible(path)
+    kind = _format(path, files)
     if kind is None:
         if like is None:
             raise ConfigurationError(f"{path} holds no Parquet or JSONL file")
-        return spark.createDataFrame([], like)
-    if kind == "parquet":
-        return spark.read.option("mergeSchema", True).parquet(path)
-    found = spark.read.json(path)
-    if like is None:
-        return found
-    known = {field.name: field for field in like.fields}
-    typed = type(like)([known.get(field.name, field) for field in found.schema.fields])
-    return spark.read.schema(typed).option("mode", "FAILFAST").json(path)
+        return Found(spark.createDataFrame([], like))
+    partitions = {name: partition_of(name, root) for name in files}
+    texts = texts_of(partitions.values())
+    if kind == "json":
+        found = read_json(spark, partitions, like)
+    else:
+        _refuse_other_columns(partitions)
+        with _untyped_folders(spark):
+            found = spark.read.options(**_AS_WRITTEN).parquet(hadoop_path(PurePosixPath(whole)))
+        if texts:  # Where all folders stand for null, Spark knows no type at all.
+            found = found.withColumns({name: column(name).cast("string") for name in texts})
+    if not found.columns:
+        raise ConfigurationError(f"{path} has no rows, so nothing says which columns there are")
+    return Found(found, texts)
 
 
-def _format(path: str) -> str | None:
-    """The format that the visible files have in common, None if there are none."""
+@contextmanager
+def _untyped_folders(spark: SparkSession) -> Iterator[None]:
+    """Have Spark take what folders are called as text: it would make numbers of 007 and 1e3."""
+    option = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(option)
+    spark.conf.set(option, "false")
     try:
-        files, root = _list(*fsspec.url_to_fs(path))
+        yield
+    finally:
+        spark.conf.set(option, before)
+
+
+def _refuse_other_columns(files: Mapping[str, Partition]) -> None:
+    """Raise ConfigurationError for columns that Spark takes for one without a word.
+
+    They differ in case only from file to file, or are in a file and in the names of its folders.
+    """
+    known: dict[str, str] = {}
+    for name, partition in files.items():
+        try:
+            schema = pq.read_metadata(name).schema
+        except (OSError, pa.ArrowException) as error:
+            raise SourceDataError(f"cannot compare the output: {name}: {error}") from error
+        for place in range(len(schema)):
+            path = schema.column(place).path
+            if path in partition:
+                raise ConfigurationError(f"{name} has the column {path}, and so has its folder")
+            if known.setdefault(path.lower(), path) != path:
+                raise ConfigurationError(
+                    f"some files have the column {path}, others {known[path.lower()]}: see {name}"
+                )
+
+
+def _visible(path: str) -> tuple[list[str], str, str]:
+    """The visible files, the folder that they are in, and the path without its scheme."""
+    try:
+        system, whole = fsspec.url_to_fs(path)
+        files, root = _list(system, whole)
     except (OSError, ValueError, ImportError) as error:
         raise StorageError(f"cannot list the output ({error})", path) from error
-    kinds = {name: _kind(name) for name in files if not _is_hidden(name, root)}
+    return [name for name in files if not _is_hidden(name, root)], root, whole
+
+
+def _format(path: str, files: Sequence[str]) -> str | None:
+    """The format that the files have in common, None if there are none."""
+    kinds = {name: _kind(name) for name in files}
     strange = [name for name, kind in kinds.items() if kind is None]
     if strange:
         raise ConfigurationError(f"{path} must hold Parquet or JSONL files only, not {strange[0]}")

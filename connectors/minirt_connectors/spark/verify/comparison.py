@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minirt.errors import ConfigurationError, SourceDataError
-from minirt_connectors.spark.columns import column, is_orderable, quoted, refuse_unknown
-from minirt_connectors.spark.session import require_pyspark
+from minirt_connectors.spark.columns import (
+    EXACT_JSON,
+    column,
+    is_orderable,
+    quoted,
+    refuse_unknown,
+)
+from minirt_connectors.spark.session import reasons, require_pyspark
 from minirt_connectors.spark.verify.alignment import align
-from minirt_connectors.spark.verify.committed import read_committed, within_reach
-from minirt_connectors.spark.verify.tolerance import check_tolerance, snap
+from minirt_connectors.spark.verify.committed import Found, read_committed, within_reach
+from minirt_connectors.spark.verify.tolerance import Tolerance, check_tolerance, pair
 from minirt_connectors.spark.verify.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _KINDS = ("lost", "duplicated", "unexpected")
 
@@ -27,7 +34,7 @@ def verify(
     expected: DataFrame,
     *,
     keys: Sequence[str] | None = None,
-    tolerance: Mapping[str, float] | None = None,
+    tolerance: Tolerance | None = None,
     examples: int = 10,
     report: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -47,33 +54,74 @@ def verify(
     identify a result, the same is asked of keys instead of rows; of the rows whose key is there as
     often as expected, those with other values than expected are unexpected, not lost.
 
-    `tolerance` gives numeric columns a largest difference that still counts as equal. `examples` is
-    how many findings of each kind the verdict shows, `report` where to write it as JSON.
+    Values are compared as they are written. Lines of JSON are read by Python's own reader: a second value
+    behind the first, a field twice, a value that is none of the expected type end the comparison, with file
+    and line. What folders are called has the type that is expected, if it is written so: 007 is not 7.
+    Numbers of different types are equal if none is rounded.
+
+    `tolerance` gives numeric columns a largest difference that still counts as equal, as a number or as a
+    share of the expected number, such as "0.1%": rows that are alike otherwise are paired so that as many
+    as can have a near one, and numbers count as what they print. `examples` is how many findings of each
+    kind the verdict shows, `report` where to write it as JSON.
 
     Raises ConfigurationError if columns or types do not fit, StorageError for a path that holds
     nothing, and SourceDataError if the output cannot be read.
     """
+    with reading():
+        return compare(
+            spark,
+            output,
+            Found(expected),
+            keys=keys,
+            tolerance=tolerance,
+            examples=examples,
+            report=report,
+            storage_options=storage_options,
+        )
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Raise SourceDataError, in Spark's words alone, for what Spark cannot read or compare."""
     require_pyspark()
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        raise SourceDataError(f"Spark cannot compare the output: {reasons(error)}") from error
+
+
+def compare(
+    spark: SparkSession,
+    output: str | DataFrame,
+    expected: Found,
+    *,
+    keys: Sequence[str] | None,
+    tolerance: Tolerance | None = None,
+    examples: int = 10,
+    report: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Verdict:
+    """As `verify`, of expected rows some of whose columns may be the texts of folders."""
     if isinstance(keys, str):
         raise ConfigurationError(f"keys is a list of columns, not {keys!r}")
     if not isinstance(examples, int) or examples < 0:
         raise ConfigurationError(f"examples must be 0 or more, got {examples!r}")
-    refuse_unknown(expected, keys or (), "keys")
-    check_tolerance(expected, tolerance or {}, keys or ())
-    try:
-        with ExitStack() as stack:
-            if isinstance(output, str):
-                path = stack.enter_context(within_reach(output, storage_options))
-                output = read_committed(spark, path, expected.schema)
-            present, expected = align(output, expected)
-            if tolerance:
-                present = snap(present, expected, keys, tolerance)
-            verdict = _judge(present, expected, keys or expected.columns, examples)
-    except (PySparkException, Py4JJavaError) as error:
-        raise SourceDataError(f"Spark cannot compare the output: {_reasons(error)}") from error
+    refuse_unknown(expected.frame, keys or (), "keys")
+    check_tolerance(expected.frame, tolerance or {}, keys or ())
+    with ExitStack() as stack:
+        if isinstance(output, str):
+            path = stack.enter_context(within_reach(output, storage_options))
+            untyped = expected.frame.drop(*expected.texts) if expected.texts else expected.frame
+            found = read_committed(spark, path, untyped.schema)
+        else:
+            found = Found(output)
+        present, wanted = align(found, expected, tolerance or ())
+        if tolerance:
+            present, wanted = pair(present, wanted, tolerance)
+        verdict = _judge(present, wanted, keys or wanted.columns, examples)
     if report is not None:
         Path(report).write_text(verdict.to_json() + "\n")
     return verdict
@@ -151,13 +199,16 @@ def _examples(
     """The first findings of this kind by key, so that two verdicts on the same output are equal."""
     from pyspark.sql import functions as F
 
-    order = [
-        F.col(f"key{i}")
-        for i, name in enumerate(keys)
-        if is_orderable(expected.schema[name].dataType)
-    ]
+    order = [_sortable(f"key{i}", expected.schema[name].dataType) for i, name in enumerate(keys)]
     found = findings.where(F.col(kind) > 0).orderBy(*order).limit(limit)
     return [_finding(each.asDict(recursive=True), kind) for each in found.collect()]
+
+
+def _sortable(key: str, kind: DataType) -> Column:
+    """The key, or its text where Spark has no order for the type: that of maps."""
+    from pyspark.sql import functions as F
+
+    return F.col(key) if is_orderable(kind) else F.to_json(F.struct(F.col(key)), EXACT_JSON)
 
 
 def _finding(found: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -167,15 +218,3 @@ def _finding(found: dict[str, Any], kind: str) -> dict[str, Any]:
     right = found["missing_row"] or found["known_row"]
     instead = {"expected_row": right} if right is not None and right != row else {}
     return {"row": row, **instead, "times": found[kind]}
-
-
-def _reasons(error: Exception) -> str:
-    """Spark's messages, one line each, from the failed query down to the cause, without Java's stack."""
-    raised = getattr(error, "java_exception", None)
-    if raised is None:
-        return str(error)
-    reasons = []
-    while raised is not None:
-        reasons.append(str(raised.getMessage()))
-        raised = raised.getCause()
-    return "\n".join(dict.fromkeys(reasons))

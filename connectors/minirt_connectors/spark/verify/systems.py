@@ -117,7 +117,7 @@ def _copy_topic(brokers: str, topic: str, options: Mapping[str, Any], folder: Pa
 
 def _line(message: Any) -> bytes:
     value: bytes | None = message.value()
-    if value is None:
+    if value is None or not value.strip():
         place = f"partition {message.partition()}, offset {message.offset()}"
         raise StorageError(f"the record at {place} has no value to compare", message.topic())
     return value.replace(b"\n", b" ")
