@@ -25,7 +25,7 @@ from minirt.storage.store import ObjectStore
 from minirt.testing.identities import played
 from tests.data.saying import said, said_by_all, same
 from tests.data.test_fitting import VALUES, targets
-from tests.data.test_unify import arrays
+from tests.data.arrow_values import arrays
 
 JOB = played("job", "out")
 INHERITED = [HealthCheck.differing_executors, HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from minirt.data.errors import UnlikeTypesError
 from minirt.data.fitting import fitted
 from minirt.data.from_python import REFUSALS, column_as, column_of
+from tests.data.arrow_values import LEAVES, arrays
 from tests.data.saying import said, said_by_all, same
-from tests.data.test_unify import LEAVES, arrays
 
 TARGETS = [each for each in LEAVES if not pa.types.is_null(each)]
 

@@ -41,7 +41,7 @@ from minirt.runtime.subtask.assembly import assemble
 from minirt.runtime.subtask.pacer import TimedPacer
 from minirt.runtime.subtask.snapshot import SnapshotUpload
 from minirt.testing.clock import HeldClock
-from tests.operations import operations
+from tests.counting_operations import operations
 
 CODEC = RowCodec()
 AT_ONCE = AlignedWithTimeout(timeout="1ms")
