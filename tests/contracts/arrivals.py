@@ -23,9 +23,9 @@ from minirt.io import Sink, SinkContext, Source, Staging
 from minirt.io.base import Committable, CommitterContext
 from minirt.storage.store import ObjectStore
 from minirt.testing.identities import played
+from tests.data.arrow_values import arrays
 from tests.data.saying import said, said_by_all, same
 from tests.data.test_fitting import VALUES, targets
-from tests.data.arrow_values import arrays
 
 JOB = played("job", "out")
 INHERITED = [HealthCheck.differing_executors, HealthCheck.too_slow, HealthCheck.filter_too_much]
