@@ -239,7 +239,7 @@ def test_the_log_tells_nothing_when_nothing_is_lost(
     [
         (
             {"ignore_in_flight_data_of": 1},
-            "of=1 has no effect: restore='latest' chose checkpoint 2",
+            'of=1 has no effect: restore="latest" chose checkpoint 2',
         ),
         (
             {"which": 1, "ignore_in_flight_data_of": 2},
@@ -247,7 +247,7 @@ def test_the_log_tells_nothing_when_nothing_is_lost(
         ),
         (
             {"which": None, "ignore_in_flight_data_of": 2},
-            "ignore_in_flight_data_of has no effect with restore=None",
+            "ignore_in_flight_data_of=2 has no effect with restore=None",
         ),
         ({"ignore_in_flight_data_of": 0}, "whole number above 0"),
         ({"ignore_in_flight_data_of": True}, "whole number above 0"),

@@ -142,7 +142,7 @@ def test_commits_that_fail_are_made_up_for(failing, tmp_path, monkeypatch):
     monkeypatch.setattr(UnreliableSink, "failing", failing)
     monkeypatch.setattr(UnreliableSink, "commits", 0)
     env = Environment()
-    rows = numbers_of(env, COUNT, "numbers", per_second=3000).map(lambda n: {"n": n})
+    rows = numbers_of(env, COUNT, "numbers", per_second=1000).map(lambda n: {"n": n})
     rows.sink(UnreliableSink(tmp_path / "released"), uid="out")
     env.execute(
         runner="inline",

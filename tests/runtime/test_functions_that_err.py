@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +13,17 @@ from hypothesis import strategies as st
 
 import minirt as rt
 from minirt.io.base import Prepared, SinkContext
+from minirt.testing.quiet import quiet
 
 DRAW = (Phase.explicit, Phase.generate)
 """To find the simplest case takes long, and tells nothing here."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quiet() -> Iterator[None]:
+    with quiet():
+        yield
+
 
 CULPRIT = 7
 """The record at which functions raise."""
@@ -342,6 +349,3 @@ class Quiet(rt.Process):
 
     def write(self, batch: Any) -> None:
         pass
-
-
-logging.getLogger("minirt").setLevel(logging.CRITICAL)
