@@ -181,7 +181,7 @@ def test_storage_options_and_passwords_are_not_told(tmp_path: Path) -> None:
     )
     assert "hidden-value" not in str(told)
     assert told["configuration"]["checkpointing.storage_options"] == "secret"
-    assert without_password("ftp://user:pass@host/path") == "ftp://host/path"
+    assert without_password("ftp://user:pass@host/path") == "ftp://***@host/path"
     assert without_password("/a@b/c") == "/a@b/c"
 
 
