@@ -224,6 +224,6 @@ def test_ids_that_are_used_again_too_early_are_found(
 def found(check: Any, cluster: Cluster, folder: Path, kind: type[DirectCommitter]) -> str:
     try:
         wrong: str = check(cluster, folder, kind)
-    except (rt.JobFailedError, rt.StorageError) as error:
+    except (rt.JobFailedError, rt.SinkDataError, rt.StorageError) as error:
         wrong = str(error)
     return wrong

@@ -325,6 +325,6 @@ def test_a_planted_mistake_is_found(
 ) -> None:
     try:
         wrong = check(cluster, tmp_path, connect)
-    except (rt.JobFailedError, rt.SupersededError) as error:
+    except (rt.JobFailedError, rt.SupersededError, rt.SinkDataError) as error:
         wrong = str(error)
     assert wrong
