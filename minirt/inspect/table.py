@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from minirt.data.from_python import REFUSALS
 from minirt.errors import ConfigurationError
 from minirt.inspect.entries import Kind, StoredChannel, StoredEntries, StoredSection
 from minirt.inspect.values import TEXT, ColumnType, column_type
@@ -60,7 +62,7 @@ class StoredTable:
                     yield columns[place]
 
         return tuple(
-            self.fixed.get(name) or column_type(values(place))
+            self.fixed.get(name) or column_type(partial(values, place))
             for place, name in enumerate(self.columns)
         )
 
@@ -117,7 +119,7 @@ def _part_in(channel: StoredChannel) -> Part:
 def _array(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
     try:
         return kind.array(values)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+    except REFUSALS as error:
         raise ConfigurationError(
             f"column {name!r} holds values that are no {kind.arrow} ({error}); read it as JSON text"
         ) from error

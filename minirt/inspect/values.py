@@ -11,7 +11,7 @@ import base64
 import datetime as dt
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,9 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from minirt.data.errors import UnlikeTypesError
+from minirt.data.from_python import REFUSALS, column_as, column_of
+from minirt.data.unify import unified_type
 from minirt.data.values import Pickled
 
 _FIELDS_MAX = 200
@@ -76,30 +79,46 @@ class ColumnType:
     as_json: bool = False
 
     def array(self, values: Sequence[Any]) -> pa.Array:
-        """Values as an array. Raises pa.ArrowException for those that do not fit."""
+        """Values as an array, each as it is. Raises `REFUSALS` for those that do not fit."""
         if self.as_json:
             return pa.array(map(json_text, values), pa.string())
-        return pa.array([_to_arrow(value) for value in values], self.arrow)
+        return column_as([_to_arrow(value) for value in values], self.arrow, "value")
+
+    def holds(self, values: Sequence[Any]) -> bool:
+        """Tells whether each of the values fits."""
+        try:
+            self.array(values)
+        except (*REFUSALS, RecursionError):
+            return False
+        return True
 
 
 _NOTHING = ColumnType(pa.null())
 TEXT = ColumnType(pa.string(), as_json=True)
 
 
-def column_type(batches: Iterable[Sequence[Any]]) -> ColumnType:
-    """One type for the values of all batches."""
-    found = _NOTHING
-    for values in batches:
-        found = _common(found, _inferred(values))
+def column_type(batches: Callable[[], Iterable[Sequence[Any]]]) -> ColumnType:
+    """One type that holds each value of all batches as it is; else JSON text.
+
+    `batches` is called again where batches differ in type: then only a second look tells, for example,
+    whether the whole numbers that came first are exact as floats.
+    """
+    found, differ = _NOTHING, False
+    for values in batches():
+        kind = _inferred(values)
+        differ |= _NOTHING != found != kind != _NOTHING
+        found = _common(found, kind)
         if found.as_json:
-            break
+            return found
+    if differ and not all(map(found.holds, batches())):
+        return TEXT
     return found if found != _NOTHING else ColumnType(pa.string())
 
 
 def _inferred(values: Sequence[Any]) -> ColumnType:
     try:
-        kind = pa.array([_to_arrow(value) for value in values]).type
-    except (pa.ArrowException, OverflowError, RecursionError, TypeError, ValueError):
+        kind = column_of([_to_arrow(value) for value in values], "value").type
+    except (*REFUSALS, RecursionError):
         return TEXT
     return TEXT if _fields(kind) > _FIELDS_MAX else ColumnType(kind)
 
@@ -108,11 +127,9 @@ def _common(one: ColumnType, other: ColumnType) -> ColumnType:
     if one.as_json or other.as_json:
         return TEXT
     try:
-        schemas = [pa.schema([("value", kind.arrow)]) for kind in (one, other)]
-        common = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except pa.ArrowException:
+        return ColumnType(unified_type(one.arrow, other.arrow, "value"))
+    except UnlikeTypesError:
         return TEXT
-    return ColumnType(common)
 
 
 def _fields(kind: pa.DataType) -> int:

@@ -84,7 +84,9 @@ def test_several_columns_order_a_split(spark: SparkSession, tmp_path: Path) -> N
 def test_without_order_splits_need_not_be_read_side_by_side(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    assert not SparkSource(numbers(spark, 5), cache_dir=str(tmp_path)).interleave
+    source = SparkSource(numbers(spark, 5), cache_dir=str(tmp_path))
+    assert source.interleave is None
+    assert not source.reads_side_by_side
 
 
 def test_the_same_content_is_found_again_and_not_written_again(

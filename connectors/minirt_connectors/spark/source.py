@@ -111,7 +111,8 @@ class SparkSource(Source):
                 raise ConfigurationError(f"{option} has no effect: the DataFrame is not streaming")
         place = Place.of_url(where, storage_options) if cache is None else Place.at(cache)
         self._read = _Replay(df, layout, place, name)
-        self.interleave = bool(layout.order_by)
+        if layout.order_by:
+            self.interleave = True  # Else by event time, if the job has it: rows come in any order.
 
     def plan_splits(self, parallelism: int) -> Sequence[Split]:
         return self._read.plan_splits()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
@@ -29,18 +30,10 @@ _KEEP_THEIR_CLASS = (
 )
 
 
-class Calling:
-    """A block in which an operator calls functions of the user for records.
+class _Block(ABC):
+    """A block that raises the error of `_named` in place of one that foreign code has raised."""
 
-    Without `record`, the record is looked for as `user_error` does; `otherwise` as there.
-    """
-
-    __slots__ = ("_label", "_otherwise", "_record")
-
-    def __init__(self, label: str, record: Any = None, *, otherwise: Any = None) -> None:
-        self._label = label
-        self._record = record
-        self._otherwise = otherwise
+    __slots__ = ()
 
     def __enter__(self) -> None:
         return None
@@ -58,6 +51,24 @@ class Calling:
         named = self._named(error)
         if named is not error:
             raise named from error
+
+    @abstractmethod
+    def _named(self, error: BaseException) -> BaseException:
+        """The error to raise; `error` itself if it is to pass as it is."""
+
+
+class Calling(_Block):
+    """A block in which an operator calls functions of the user for records.
+
+    Without `record`, the record is looked for as `user_error` does; `otherwise` as there.
+    """
+
+    __slots__ = ("_label", "_otherwise", "_record")
+
+    def __init__(self, label: str, record: Any = None, *, otherwise: Any = None) -> None:
+        self._label = label
+        self._record = record
+        self._otherwise = otherwise
 
     def _named(self, error: BaseException) -> BaseException:
         if not isinstance(error, MinirtError):
@@ -83,7 +94,7 @@ class Writing(Calling):
         return error if isinstance(error, MinirtError) else super()._named(error)
 
 
-class Reaching:
+class Reaching(_Block):
     """A block in which the user's source or sink reaches for another system.
 
     What it raises becomes an error of the class `kind`, with what it could not do.
@@ -96,23 +107,11 @@ class Reaching:
         self._problem = problem
         self._kind = kind
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, MinirtError):
-            return
-        if ends_program(error):
-            return
-        raise end_error(self._label, self._problem, error, self._kind) from error
+    def _named(self, error: BaseException) -> BaseException:
+        return end_error(self._label, self._problem, error, self._kind)
 
 
-class Opening:
+class Opening(_Block):
     """A block in which an operator is opened."""
 
     __slots__ = ("_label",)
@@ -120,20 +119,8 @@ class Opening:
     def __init__(self, label: str) -> None:
         self._label = label
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, MinirtError):
-            return
-        if ends_program(error):
-            return
-        raise opening_error(self._label, error) from error
+    def _named(self, error: BaseException) -> BaseException:
+        return opening_error(self._label, error)
 
 
 def result_of_each(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
