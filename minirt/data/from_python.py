@@ -3,8 +3,8 @@
 Arrow by itself drops the time of a datetime behind a date and the zone of a time, mixes times with and
 without a zone, takes texts for bytes, and leaves out fields that a struct type does not name.
 
-These columns go to files, tables and other programs: a tuple may be a list there, and a dict may lack fields.
-`row_columns` makes those of operators, out of which each value must come equal to what went in.
+These columns go to files, tables and other programs: a tuple may be a list there, and a dict may lack
+fields. `row_columns` makes those of operators, out of which each value must come equal to what went in.
 """
 
 from __future__ import annotations

@@ -62,42 +62,66 @@ def plan_cleanup(
     )
 
 
-def outdated_records(stored_paths: Iterable[str], manifests: Iterable[ManifestKey]) -> list[str]:
-    """Return the claims and bases of generations that no decision needs any more, oldest first.
+@dataclass(frozen=True, slots=True)
+class RecordsPlan:
+    """What becomes of the records of old generations.
+
+    Create `disowning` first, if there is one; then delete `outdated` in this order, one after the other.
+    """
+
+    disowning: str | None = None
+    outdated: tuple[str, ...] = ()
+
+
+def plan_records(stored_paths: Iterable[str], manifests: Iterable[ManifestKey]) -> RecordsPlan:
+    """Plan which claims and bases of generations go, as no decision needs them any more.
 
     The newest claim stays, and of the line of the newest generation that is resolved each base down to the
-    oldest manifest: these tell which manifests count. Delete in the order returned, one after the other: a
-    coordinator that was replaced finds either its successor's claim, or its own claim gone.
+    oldest manifest: these tell which manifests count. The generation below says from then on that it came
+    from nothing: so a manifest that a replaced coordinator of a still older one stores later counts for
+    nothing, as it would with all records. Claims go oldest first: a coordinator that was replaced finds
+    either its successor's claim, or its own claim gone.
     """
-    paths = [path for path in stored_paths if path.startswith(CheckpointPaths.GENERATIONS)]
+    paths = {path for path in stored_paths if path.startswith(CheckpointPaths.GENERATIONS)}
     claims = CheckpointPaths.parse_claims(paths)
     if not claims:
-        return []
+        return RecordsPlan()
     keys = list(manifests)
     bases = {claim.generation: claim.base for claim in claims if claim.resolved}
-    needed = _line_of_the_newest(bases, min((key.generation for key in keys), default=0))
+    line = _line_of_the_newest(bases, min((key.generation for key in keys), default=0))
+    needed = set(line)
     highest_id = max((key.checkpoint_id for key in keys), default=0)
     # Of bases that nothing else needs, one with the highest id keeps ids from being given twice.
     by_id = {base.checkpoint_id: generation for generation, base in bases.items() if base}
     if by_id and max(by_id) > highest_id:
         needed.add(by_id[max(by_id)])
-    newest = claims[-1].generation
+    last = bases[line[-1]] if line else None
+    if last is not None and last.generation in needed:
+        last = None  # The base with the highest id: it tells more than one from nothing.
+    disowning = None
+    if last is not None:
+        needed.add(last.generation)
+        disowning = CheckpointPaths.base(last.generation, None)
     outdated = []
-    for claim in claims:
-        if claim.generation < newest:
-            outdated.append(CheckpointPaths.claim(claim.generation))
-            if claim.resolved and claim.generation not in needed:
-                outdated.append(CheckpointPaths.base(claim.generation, claim.base))
-    there = set(paths)
-    return [path for path in outdated if path in there]
+    for claim in claims[:-1]:
+        outdated.append(CheckpointPaths.claim(claim.generation))
+        comes_from_nothing = last is not None and claim.generation == last.generation
+        if claim.resolved and (
+            claim.generation not in needed or (comes_from_nothing and claim.base)
+        ):
+            outdated.append(CheckpointPaths.base(claim.generation, claim.base))
+    return RecordsPlan(
+        None if disowning in paths else disowning,
+        tuple(path for path in outdated if path in paths),
+    )
 
 
-def _line_of_the_newest(bases: Mapping[int, ManifestKey | None], floor: int) -> set[int]:
-    """Return the generations from which the newest one descends, itself included, down to `floor`."""
-    line: set[int] = set()
+def _line_of_the_newest(bases: Mapping[int, ManifestKey | None], floor: int) -> list[int]:
+    """Return the generations from which the newest one descends, itself first, down to `floor`."""
+    line: list[int] = []
     generation = max(bases, default=0)
     while generation in bases and (not line or generation > floor):
-        line.add(generation)
+        line.append(generation)
         base = bases[generation]
         generation = 0 if base is None else base.generation
     return line

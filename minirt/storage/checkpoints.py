@@ -19,7 +19,7 @@ from minirt.errors import (
 )
 from minirt.process_names import name_of_this_process
 from minirt.protocol.checkpoint_paths import CheckpointPaths
-from minirt.protocol.cleanup import CleanupPlan, outdated_records
+from minirt.protocol.cleanup import CleanupPlan, plan_records
 from minirt.protocol.manifest import (
     GenerationClaim,
     Manifest,
@@ -324,7 +324,10 @@ class CheckpointStorage(PartWriter):
         """Remove what crashed writers of earlier generations left, and records that nothing needs."""
         sweep(self.store, self._generation)
         stored = self.store.list(CheckpointPaths.GENERATIONS)
-        for path in outdated_records(stored, self.manifest_keys())[:_RECORDS_DELETED_MAX]:
+        plan = plan_records(stored, self.manifest_keys())
+        if plan.disowning is not None:
+            self._create_surely(plan.disowning, b"")
+        for path in plan.outdated[:_RECORDS_DELETED_MAX]:
             self.store.delete(path)
             self._created.discard(path)
 

@@ -40,8 +40,13 @@ class StoredCheckpoint:
 
     @property
     def replaced(self) -> bool:
-        """Whether its coordinator was: nobody will restore this checkpoint, nor commit its output."""
-        return f"generations/{self._manifest['generation'] + 1:08}.claim" in self._objects
+        """Tell whether its coordinator was: nobody will restore this checkpoint, nor commit its output.
+
+        Claims are deleted oldest first, so the next claim is there, or the generation's own is gone.
+        """
+        own = self._manifest["generation"]
+        claims = [f"generations/{generation:08}.claim" for generation in (own, own + 1)]
+        return claims[0] not in self._objects or claims[1] in self._objects
 
     @property
     def mode(self) -> str:
