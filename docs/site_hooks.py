@@ -77,7 +77,7 @@ API = {
         "open_checkpoints Checkpoints StoredCheckpoint SavepointWriter"
     ),
     "Errors": (
-        "MinirtError ConfigurationError UserCodeError SourceDataError BadRecordError SinkDataError "
+        "MinirtError ConfigurationError UserCodeError SourceChangedError SourceDataError BadRecordError SinkDataError "
         "StorageError CorruptCheckpointError SavepointFailedError WorkerLostError JobFailedError "
         "SupersededError UnsupportedValueError ProtocolError CheckpointFailure CheckpointFailureReason "
         "GenerationFailureReason SavepointFailureReason"

@@ -30,6 +30,9 @@ What users hand over or set:
     run_settings   what a single run is given besides the job
     clusters    hosts that a job runs on, if not on this machine alone
     units       "10s", "64KiB"
+    keywords    keyword arguments that nothing takes, refused with the nearest one
+    wording     settings as messages name them, in Python or in flags
+    secret_texts   passwords and signatures of URLs, which no message may hold
     errors      one root, one child for each party that can err
     annotations   what signatures and annotations of users say, on every Python
     generics    what a Stream, a process function or a state can be said to hold

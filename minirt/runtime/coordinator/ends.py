@@ -65,7 +65,8 @@ class JobEnds:
         """Take it for known that all output of this checkpoint was committed, if it is one of this job."""
         if self._goes_on:
             for held in manifest.sink_handles:
-                self._remember(held.uid, manifest.checkpoint_id)
+                if held.handles:  # Without any, nothing was committed for this checkpoint.
+                    self._remember(held.uid, held.checkpoint_id)
 
     def with_committed(self, job: str, manifest: Manifest) -> Manifest:
         """Give the manifest with what is known as committed when it is stored."""
