@@ -69,8 +69,8 @@ class RowTimes:
         if count == len(records) and all(map(is_, records, results)):
             return [*times]
         places = dict(zip(map(id, records), range(len(records)), strict=True))
-        hits = [places.get(id(result), -1) for result in results]
-        if max(hits) >= 0 and len(places) == len(records):
+        if len(places) == len(records) and not places.keys().isdisjoint(map(id, results)):
+            hits = [places.get(id(result), -1) for result in results]
             own = [hit < 0 or not isinstance(records[hit], _VALUES) for hit in hits]
             if min(hits) >= 0 and all(own):
                 return [times[hit] for hit in hits]
@@ -82,12 +82,16 @@ class RowTimes:
         return self._by_fields(results, in_order=True)
 
     def _by_fields(self, results: list[Any], *, in_order: bool) -> list[int]:
+        fields = [
+            (name, before, after)
+            for name, before in self._fields.items()
+            if before is not None and (after := _fields(results, name)) is not None
+        ]
+        if in_order and len(results) == len(self._times) and all(b == a for _, b, a in fields):
+            return [*self._times]  # Whichever of them was the event time, it is as before.
         known = np.array(self._times, np.int64)
         found = {}
-        for name, before in self._fields.items():
-            after = _fields(results, name)
-            if after is None or before is None:
-                continue
+        for name, before, after in fields:
             if before != self._times and not _are(before, known):
                 continue
             if after == before:
@@ -98,7 +102,8 @@ class RowTimes:
         if not in_order and not found:
             raise NotTold
         settled = _settled(known, len(results), found, lambda: self._records, lambda: results)
-        return [int(time) for time in settled]
+        result: list[int] = settled.tolist()
+        return result
 
 
 def _settled(
