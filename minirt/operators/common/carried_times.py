@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ class NotTold(Exception):
 
 _VALUES = (int, float, complex, str, bytes, bool, Enum, type, type(None))
 """Types whose objects stand for equal ones: that one is the same object as another says nothing."""
+
+_PLAIN_VALUES = frozenset({int, float, complex, str, bytes, bool, type(None)})
+"""Some of these types: a batch that holds no other is not searched for records that were given."""
 
 
 def times_of_columns(given: Columns, result: pa.RecordBatch) -> Times:
@@ -68,8 +71,11 @@ class RowTimes:
         count = len(results)
         if count == len(records) and all(map(is_, records, results)):
             return [*times]
-        places = dict(zip(map(id, records), range(len(records)), strict=True))
-        if len(places) == len(records) and not places.keys().isdisjoint(map(id, results)):
+        if set(map(type, records)) <= _PLAIN_VALUES:
+            return self._by_fields(results, in_order=True)
+        known = set(map(id, records))
+        if len(known) == len(records) and not known.isdisjoint(map(id, results)):
+            places = dict(zip(map(id, records), range(len(records)), strict=True))
             hits = [places.get(id(result), -1) for result in results]
             own = [hit < 0 or not isinstance(records[hit], _VALUES) for hit in hits]
             if min(hits) >= 0 and all(own):
@@ -211,6 +217,6 @@ def _plain(record: Any) -> bool:
 def _fields(records: Sequence[Any], name: str) -> list[Any] | None:
     """A field of all records; None unless they all have it."""
     try:
-        return [record[name] for record in records]
+        return [*map(itemgetter(name), records)]
     except (KeyError, TypeError, IndexError):
         return None
