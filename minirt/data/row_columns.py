@@ -130,11 +130,8 @@ def _columns(
 
 def _values(records: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[Any]] | None:
     """The values of each column; None if a record lacks one."""
-    if not names:
-        return []
-    rows: Iterable[Any] = map(itemgetter(*names), records)
     try:
-        return [list(rows)] if len(names) == 1 else [*zip(*rows, strict=True)]
+        return [[*map(itemgetter(name), records)] for name in names]
     except KeyError:
         return None
 
@@ -147,13 +144,16 @@ def column_of(values: Sequence[Any]) -> tuple[pa.Array, bool]:
 
     Raises ValueError, which says which values make no column.
     """
-    zones: set[str] = set()
     kinds = set(map(type, values))
     kinds.discard(_NONE)
-    identical = _check(values, kinds, zones)
+    # To be told the type saves Arrow a look at each value.
+    told = _TYPES.get(*kinds) if len(kinds) == 1 else None
+    zones: set[str] = set()
+    identical = told is not None or _check(values, kinds, zones)
     try:
-        # To be told the type saves Arrow a look at each value.
-        array = pa.array(values, _TYPES.get(*kinds) if len(kinds) == 1 else None)
+        array = pa.array(values, told)
+        if told is not None:
+            return array, True
         if zones:
             array = _in_one_zone(array, zones)
     except _NO_COLUMN as error:

@@ -144,10 +144,14 @@ class ReduceOperator(KeyedOperator):
         A value of which `take` makes no copy needs none the second time either.
         """
         values, combine, trusted = self._values, self._function, self._trusted
-        take, append, settle = self.ctx.custody.take, results.append, self.ctx.custody.settle
+        take, append, custody = self.ctx.custody.take, results.append, self.ctx.custody
+        settles = custody.settles
         for key, record in zip(keys, records, strict=True):
             value = combine(values[key], record) if key in values else record
             if value is None and record is not None:
                 raise nothing_returned("reduce")
-            values[key] = kept = settle(value if trusted else take(value))
+            kept = value if trusted else take(value)
+            if settles:
+                kept = custody.settle(kept)
+            values[key] = kept
             append(kept if kept is value and not trusted else take(kept))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from operator import is_
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ class NotTold(Exception):
 
 _VALUES = (int, float, complex, str, bytes, bool, Enum, type, type(None))
 """Types whose objects stand for equal ones: that one is the same object as another says nothing."""
+
+_PLAIN_VALUES = frozenset({int, float, complex, str, bytes, bool, type(None)})
+"""Some of these types: a batch that holds no other is not searched for records that were given."""
 
 
 def times_of_columns(given: Columns, result: pa.RecordBatch) -> Times:
@@ -68,9 +71,12 @@ class RowTimes:
         count = len(results)
         if count == len(records) and all(map(is_, records, results)):
             return [*times]
-        places = dict(zip(map(id, records), range(len(records)), strict=True))
-        hits = [places.get(id(result), -1) for result in results]
-        if max(hits) >= 0 and len(places) == len(records):
+        if set(map(type, records)) <= _PLAIN_VALUES:
+            return self._by_fields(results, in_order=True)
+        known = set(map(id, records))
+        if len(known) == len(records) and not known.isdisjoint(map(id, results)):
+            places = dict(zip(map(id, records), range(len(records)), strict=True))
+            hits = [places.get(id(result), -1) for result in results]
             own = [hit < 0 or not isinstance(records[hit], _VALUES) for hit in hits]
             if min(hits) >= 0 and all(own):
                 return [times[hit] for hit in hits]
@@ -82,12 +88,16 @@ class RowTimes:
         return self._by_fields(results, in_order=True)
 
     def _by_fields(self, results: list[Any], *, in_order: bool) -> list[int]:
+        fields = [
+            (name, before, after)
+            for name, before in self._fields.items()
+            if before is not None and (after := _fields(results, name)) is not None
+        ]
+        if in_order and len(results) == len(self._times) and all(b == a for _, b, a in fields):
+            return [*self._times]  # Whichever of them was the event time, it is as before.
         known = np.array(self._times, np.int64)
         found = {}
-        for name, before in self._fields.items():
-            after = _fields(results, name)
-            if after is None or before is None:
-                continue
+        for name, before, after in fields:
             if before != self._times and not _are(before, known):
                 continue
             if after == before:
@@ -98,7 +108,8 @@ class RowTimes:
         if not in_order and not found:
             raise NotTold
         settled = _settled(known, len(results), found, lambda: self._records, lambda: results)
-        return [int(time) for time in settled]
+        result: list[int] = settled.tolist()
+        return result
 
 
 def _settled(
@@ -206,6 +217,6 @@ def _plain(record: Any) -> bool:
 def _fields(records: Sequence[Any], name: str) -> list[Any] | None:
     """A field of all records; None unless they all have it."""
     try:
-        return [record[name] for record in records]
+        return [*map(itemgetter(name), records)]
     except (KeyError, TypeError, IndexError):
         return None

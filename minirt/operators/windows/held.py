@@ -148,14 +148,15 @@ class _HeldValue(Held):
         return self._custody.settle(record)
 
     def take_in(self, entries: Iterable[tuple[Entry, Any]]) -> None:
-        function, trusted, take = self._function, self._trusted, self._custody.take
-        settle = self._custody.settle
+        function, trusted, custody = self._function, self._trusted, self._custody
+        take, settles = custody.take, custody.settles
         with Calling(self._ctx.label):
             for entry, record in entries:
                 value = function(entry[1], record)
                 if value is None and record is not None:
                     raise nothing_returned("reduce")
-                entry[1] = settle(value if trusted else take(value))
+                kept = value if trusted else take(value)
+                entry[1] = custody.settle(kept) if settles else kept
 
     def united(self, earlier: Any, later: Any) -> Any:
         with Calling(self._ctx.label, later):
