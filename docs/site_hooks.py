@@ -77,9 +77,9 @@ API = {
         "open_checkpoints Checkpoints StoredCheckpoint SavepointWriter"
     ),
     "Errors": (
-        "MinirtError ConfigurationError UserCodeError SourceChangedError SourceDataError BadRecordError SinkDataError "
-        "StorageError CorruptCheckpointError SavepointFailedError WorkerLostError JobFailedError "
-        "SupersededError UnsupportedValueError ProtocolError CheckpointFailure CheckpointFailureReason "
+        "MinirtError ConfigurationError UserCodeError SourceChangedError SourceDataError BadRecordError "
+        "SinkDataError StorageError CorruptCheckpointError SavepointFailedError WorkerLostError "
+        "JobFailedError SupersededError UnsupportedValueError ProtocolError CheckpointFailure CheckpointFailureReason "
         "GenerationFailureReason SavepointFailureReason"
     ),
 }

@@ -21,12 +21,14 @@ def check_expected(expected: str) -> None:
 def verify_expected(output: Path, expected: str) -> Verification:
     """Whether the visible rows in `output` are those of `expected`, both as multisets."""
     from minirt_connectors.spark import local_session
-    from minirt_connectors.spark.verify import verify
     from minirt_connectors.spark.verify.committed import read_committed
+    from minirt_connectors.spark.verify.comparison import compare, reading
 
     try:
         spark = local_session("minirt-compare")
-        found = verify(spark, str(output), read_committed(spark, expected), examples=0)
+        with reading():
+            wanted = read_committed(spark, expected)
+            found = compare(spark, str(output), wanted, keys=None, examples=0)
     except MinirtError as error:
         return Verification("not verified", f"Spark cannot compare: {error}")
     words = (

@@ -300,9 +300,7 @@ def test_a_savepoint_that_cannot_work_is_refused_before_the_job_notices(start, t
         job.stop(taken / "photo.jpg" / "below")
     with pytest.raises(ConfigurationError, match="do not know the checkpoint mode 'none'; they"):
         job.savepoint(mode="none")
-    other = (
-        r"know .* aligned_with_timeout as .*, not as .*'5s'.*: give its name, mode=\"aligned_with"
-    )
+    other = r"know .* aligned_with_timeout as .*, not as .*'5s'.*: give its name, 'aligned_with"
     with pytest.raises(ConfigurationError, match=other):
         job.savepoint(mode=AlignedWithTimeout("5s"))
     let_go(tmp_path)

@@ -17,10 +17,11 @@ import pytest
 import minirt as rt
 from minirt.io import target_folder
 from minirt.io.target_folder import LocalFolder
+from minirt.operators.common.calling import EndOfProcess
 from minirt.storage.manifests import decode_manifest, encode_manifest
 
 
-class PowerCut(BaseException):
+class PowerCut(EndOfProcess):
     """The program is gone."""
 
 

@@ -6,11 +6,12 @@ So a slow function holds a barrier, and its own output, for one call, wherever i
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import pytest
@@ -28,6 +29,7 @@ from minirt.runtime.cluster.local import LocalPorts
 from minirt.runtime.control.package import Deployment, JobPackage
 from minirt.runtime.subtask.assembly import Assembled, assemble
 from minirt.runtime.subtask.pacer import TimedPacer
+from minirt.runtime.worker.roster import Roster
 from minirt.runtime.worker.worker import Worker
 from tests.runtime.processes import wait_until
 from tests.runtime.signals import Signals
@@ -127,6 +129,7 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
             self.id = self.name = name
             self.runnable, self.has_input, self.wake_at = True, True, None
             self.outputs = SimpleNamespace(full=False)
+            self.changed = lambda: None
             self.input = SimpleNamespace(held_by_drift=False)
 
         def on_time(self) -> None:
@@ -134,6 +137,8 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
 
         def run_slice(self) -> None:
             done.append(f"slice of {self.name}")
+            for one in subtasks:  # Each slice concerns both, as one that emits to another here.
+                one.changed()
             if done.count(f"slice of {self.name}") == 2:
                 worker._stopping = True
 
@@ -149,6 +154,10 @@ def test_a_worker_looks_around_and_sends_before_each_slice() -> None:
         _stopping=False,
         _served=False,
         _working=[],
+        _mail=deque(),
+        _heartbeat_at=None,
+        clock=Clock(),
+        _roster=Roster(cast(Any, subtasks)),
         _uploaded=Mailbox(),
         _uploader=SimpleNamespace(tell_results=lambda: None),
         _on_control=lambda: None,
