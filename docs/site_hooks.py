@@ -77,10 +77,11 @@ API = {
         "open_checkpoints Checkpoints StoredCheckpoint SavepointWriter"
     ),
     "Errors": (
-        "MinirtError ConfigurationError UserCodeError SourceChangedError SourceDataError BadRecordError "
-        "SinkDataError StorageError CorruptCheckpointError SavepointFailedError WorkerLostError "
-        "JobFailedError SupersededError UnsupportedValueError ProtocolError CheckpointFailure CheckpointFailureReason "
-        "GenerationFailureReason SavepointFailureReason"
+        "MinirtError ConfigurationError UserCodeError SourceChangedError SourceDataError "
+        "BadRecordError SinkDataError StorageError CorruptCheckpointError SavepointFailedError "
+        "WorkerLostError JobFailedError SupersededError UnsupportedValueError ProtocolError "
+        "CheckpointFailure CheckpointFailureReason GenerationFailureReason "
+        "SavepointFailureReason"
     ),
 }
 """The pages of the API reference, and the public names on each."""
