@@ -2,6 +2,9 @@
 
 Arrow by itself drops the time of a datetime behind a date and the zone of a time, mixes times with and
 without a zone, takes texts for bytes, and leaves out fields that a struct type does not name.
+
+These columns go to files, tables and other programs: a tuple may be a list there, and a dict may lack
+fields. `row_columns` makes those of operators, out of which each value must come equal to what went in.
 """
 
 from __future__ import annotations
@@ -25,7 +28,11 @@ REFUSALS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def column_of(values: Sequence[Any], column: str) -> pa.Array:
-    """The values as an array of the type that Arrow infers. Raises `REFUSALS`."""
+    """The values as an array of the type that Arrow infers. Raises `REFUSALS`.
+
+    Unlike `row_columns.column_of`, it takes tuples and sets for lists and dicts that lack fields, and
+    leaves Decimals and zones in the type that Arrow finds.
+    """
     array = pa.array(values)
     if _is_mixable(array.type):
         _check_alike(values, array.type, column)

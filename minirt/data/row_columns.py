@@ -142,6 +142,9 @@ def _values(records: Sequence[Any], names: Sequence[str]) -> Sequence[Sequence[A
 def column_of(values: Sequence[Any]) -> tuple[pa.Array, bool]:
     """A column of these values, and whether they come out of it identical, and not only equal.
 
+    Unlike `from_python.column_of`, it refuses tuples, sets and dicts that differ in fields, since rows made
+    of the column would have others, and gives the batches of a stream one type of Decimals and of zones.
+
     Raises ValueError, which says which values make no column.
     """
     zones: set[str] = set()
