@@ -440,6 +440,12 @@ class Sink(ABC):
         """Raise ConfigurationError if this sink cannot work. Called when the job is built."""
 
 
+def commits_by_itself(sink: Sink) -> bool:
+    """Tell whether the sink commits handle by handle and fences nobody: its committer passes them on."""
+    opens = type(sink).open_committer
+    return opens is Sink.open_committer or getattr(opens, "passes_on", False)
+
+
 class OwnCommitter(SinkCommitter):
     """Asks the sink itself, which takes handles for all that it needs."""
 

@@ -164,6 +164,8 @@ class FileSink(Sink, ABC):
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         return _FileCommitter(self, context)
 
+    open_committer.passes_on = True  # type: ignore[attr-defined]  # See `commits_by_itself`.
+
     def commit(self, handles: Sequence[Handle]) -> None:
         """Publish; what is held back stays, until the file that it becomes part of is committed."""
         own = self._own(handles)

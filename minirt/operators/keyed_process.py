@@ -113,6 +113,8 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     ) -> None:
         super().__init__(ctx)
         self._times = EventTimes(self._groups)
+        self._seen = EventTimes(self._groups)
+        """The same, and what keys had seen before a restore, also where watermarks are regenerated."""
         self._keys = tuple(key.on_rows() for key in ctx.keys)
         self._key_columns = tuple(key.columns for key in ctx.keys)
         self._process = process
@@ -148,6 +150,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     def watermark(self, watermark: int | None) -> None:
         if watermark is not None:
             self._times.advance(watermark)
+            self._seen.advance(watermark)
 
     def set_timer(self, at: int | dt.datetime) -> None:
         self._timers.set("event", _timer_ms(at), self.state.key)
@@ -230,7 +233,7 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         return {
             **self._kinds.beside(super().snapshot()),
             **named(TIMERS, self._timers.snapshot()),
-            EVENT_TIME: self._times.snapshot(),
+            EVENT_TIME: self._seen.snapshot(),
             **({STATE_CLOCK: pack_event_time(self._clock.tick())} if self._sweeper else {}),
         }
 
@@ -240,8 +243,10 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
         self._timers.restore(only(TIMERS, sections), filter_groups=not exact)
         if STATE_CLOCK in sections:
             self._clock.restore(unpack_event_time(sections[STATE_CLOCK])[0])
-        if self.ctx.watermarks_restored and EVENT_TIME in sections:
-            self._times.restore(sections[EVENT_TIME])
+        if EVENT_TIME in sections:
+            self._seen.restore(sections[EVENT_TIME])
+            if self.ctx.watermarks_restored:
+                self._times.restore(sections[EVENT_TIME])
 
     def _results(self, batch: Batch, input_index: int) -> Iterator[Produced]:
         rows = batch.rows()
@@ -279,19 +284,22 @@ class KeyedProcessOperator(ContextOperator, KeyedOperator):
     def _time_of_clock_timer(self) -> int | None:
         """The event time of what a timer of the clock gives out, which tells nothing of event time itself.
 
-        It is right behind the watermark that the key has seen: late for nobody, and ahead of nobody. Before
-        the first watermark, it is that of the newest record.
+        It is right behind the watermark that the key has seen, before a restore as well: late for nobody,
+        and ahead of nobody. Before the first watermark, it is that of the newest record.
         """
-        seen = self._reached
+        seen = self._reached_in(self._seen)
         return self._newest_ms if seen == NO_WATERMARK else seen + 1
 
     @property
     def _reached(self) -> int:
         """The watermark that the current key has seen, the end of input left aside."""
-        if not self._times.differ:
-            return self._times.reached
+        return self._reached_in(self._times)
+
+    def _reached_in(self, times: EventTimes) -> int:
+        if not times.differ:
+            return times.reached
         groups = key_groups([self.state.key], self.ctx.max_parallelism)
-        return int(self._times.reached_by(groups)[0])
+        return int(times.reached_by(groups)[0])
 
     def _event_time_of_all(self) -> int | None:
         seen = self._times.reached

@@ -13,6 +13,7 @@ from minirt.io.base import (
     SinkCommitter,
     SinkContext,
     SinkWriter,
+    commits_by_itself,
 )
 from minirt.testing.faults import ProcessDiedError
 from minirt.testing.storage import Gate
@@ -31,7 +32,7 @@ class GatedSink(Sink):
 
     def open_committer(self, context: CommitterContext) -> SinkCommitter:
         # Of a sink that commits handles by themselves, a crash may fall between any two.
-        one_by_one = type(self._sink).open_committer is Sink.open_committer
+        one_by_one = commits_by_itself(self._sink)
         if not one_by_one:
             self._gate.before("open a committer")
         committer = self._sink.open_committer(context)

@@ -55,12 +55,13 @@ contents = st.lists(elements, max_size=30)
 
 def grown(given: list[Any], order: list[int], other: int) -> set[Any]:
     """A set of these elements that had many others, and got its own in some order."""
-    made = set(range(10**6, 10**6 + other))
+    others = set(range(10**6, 10**6 + other)).difference(given)
+    made = set(others)
     for place in order:
         if place < len(given):
             made.add(given[place])
     made.update(given)
-    made -= set(range(10**6, 10**6 + other))
+    made -= others
     return made
 
 

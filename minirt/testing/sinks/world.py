@@ -17,6 +17,7 @@ from minirt.io.base import (
     SinkCommitter,
     SinkContext,
     SinkWriter,
+    commits_by_itself,
 )
 from minirt.testing.faults import ProcessDiedError
 from minirt.testing.identities import played
@@ -244,7 +245,7 @@ class _World:
             process.committer.discard_uncommitted([one.handle for one in base.committables])
 
         self._current = process
-        self._at_once = type(sink).open_committer is not Sink.open_committer
+        self._at_once = not commits_by_itself(sink)
         if self._guarded(process, step, prepare, fault):
             self._open_writers(sink)
         elif self._current is not None:
