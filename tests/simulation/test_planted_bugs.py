@@ -216,7 +216,7 @@ def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None
     assert_noticed(counting, "no consistent cut")
 
 
-@pytest.mark.parametrize(("error", "consequence", "first"), [(1, "lost", 0), (-1, "too many", 26)])
+@pytest.mark.parametrize(("error", "consequence", "first"), [(1, "lost", 7), (-1, "too many", 26)])
 def test_a_source_offset_that_is_one_off_shows_in_the_output(
     monkeypatch: Patch, error: int, consequence: str, first: int
 ) -> None:
