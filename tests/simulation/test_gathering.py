@@ -67,4 +67,4 @@ def test_gathered_records_that_are_not_captured(monkeypatch: pytest.MonkeyPatch)
     """A planted bug: what was taken from the queues is in no snapshot."""
     monkeypatch.setattr(GatheringInput, "held", lambda self: ())
     with pytest.raises(AssertionError):
-        run("unaligned", [10])
+        run("unaligned", [8, 14, 15])

@@ -30,7 +30,7 @@ RUNS = sampled(40, 2)
 SEEDS = 300
 """Within so many each planted bug must be noticed."""
 
-RARE = 51
+RARE = 22
 """A seed that finds what few others do."""
 BUSY = 10
 """From this seed on savepoints overlap with checkpoints, and with each other, soon."""

@@ -73,6 +73,12 @@ def counting_with_zombies(seed: int) -> Sequence[str]:
     return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
 
 
+def counting_on_failing_storage(seed: int) -> Sequence[str]:
+    """Many checkpoints fail of which parts are stored, and the job goes on behind them."""
+    faults = replace(Faults.none(), storage_errors=12, slow_storage=6)
+    return run_counting(seed, faults=faults, steps_max=STEPS_MAX)
+
+
 def counting_unaligned(seed: int) -> Sequence[str]:
     return run_counting(seed, mode="unaligned", steps_max=STEPS_MAX)
 
@@ -128,6 +134,7 @@ def test_without_a_planted_bug_nothing_is_noticed() -> None:
     searches = (counting, counting_unaligned, counting_with_timeout, counting_with_zombies)
     for search in (
         *searches,
+        counting_on_failing_storage,
         counting_by_epochs,
         counting_spilled,
         impure,
@@ -209,7 +216,7 @@ def test_a_source_offset_that_is_one_off(monkeypatch: Patch, error: int) -> None
     assert_noticed(counting, "no consistent cut")
 
 
-@pytest.mark.parametrize(("error", "consequence", "first"), [(1, "lost", 0), (-1, "too many", 8)])
+@pytest.mark.parametrize(("error", "consequence", "first"), [(1, "lost", 7), (-1, "too many", 26)])
 def test_a_source_offset_that_is_one_off_shows_in_the_output(
     monkeypatch: Patch, error: int, consequence: str, first: int
 ) -> None:
@@ -245,7 +252,7 @@ def test_output_of_a_failed_checkpoint_that_is_not_carried_on(monkeypatch: Patch
         return commands
 
     monkeypatch.setattr(CheckpointCoordinator, "_give_up", forget)
-    assert_noticed(counting, "no consistent cut", "lost", first=164)
+    assert_noticed(counting_on_failing_storage, "no consistent cut", "lost", first=12)
 
 
 def test_a_barrier_that_overtakes_buffered_records(monkeypatch: Patch) -> None:
