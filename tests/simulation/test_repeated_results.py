@@ -227,7 +227,7 @@ KINDS = {
 }
 
 
-COMING_BACK = 1
+COMING_BACK = 3
 """The first run of each kind has a comeback."""
 
 

@@ -52,6 +52,8 @@ Patch = pytest.MonkeyPatch
 SEEDS = 200
 BACK = 19
 """From this seed on a worker of each kind of job comes back within the first few runs."""
+REFUSED = 7
+"""From this seed on some of the first few runs have a worker whose short log does not reach back."""
 _LOOK_STEPS = 40
 
 
@@ -213,7 +215,7 @@ def test_nothing_is_lost_and_nothing_comes_twice(
 def test_latency_markers_change_nothing_of_what_is_done_again() -> None:
     """They come more often than sources read: these have their turn all the same."""
     comebacks = 0
-    for seed in (MIXED + 4, MIXED + 5):
+    for seed in (MIXED, MIXED + 3):
         result, wrong = run(seed, latency_interval=0.002)
         assert wrong == [], seed
         comebacks += result.comebacks
@@ -222,7 +224,7 @@ def test_latency_markers_change_nothing_of_what_is_done_again() -> None:
 
 def test_where_the_log_is_too_long_the_whole_job_restarts() -> None:
     refused = 0
-    for seed in range(runs(6)):
+    for seed in range(REFUSED, REFUSED + runs(6)):
         _, wrong = run(seed, limits=rt.Limits(order_log_bytes=128))
         told = [problem for problem in wrong if "cannot come back alone" in problem]
         assert wrong == told, seed
