@@ -410,7 +410,7 @@ class CheckpointStorage(PartWriter):
         out."""
         listed = self.store.list(folder)
         own = {path for path in self._created if path.startswith(folder)}
-        return sorted([*listed, *filter(self.store.exists, own.difference(listed))])
+        return sorted([*listed, *filter(self.store.exists, sorted(own.difference(listed)))])
 
     def _check_create_refuses(self, path: str, data: bytes) -> None:
         if self.store.create_surely(path, data):
