@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from minirt.errors import ConfigurationError
+from minirt.errors import ConfigurationError, SourceDataError
 from minirt.io.base import BadRecord, Offset, OnError, Source, Split, SplitReader
 from minirt.io.lines import check_on_error
 from minirt.io.remembered import Accept, Identity, checked_accept
@@ -248,7 +248,7 @@ class _Reader(SplitReader):
         count = self._fetcher.watch.partition_count(self._source.discovery_s, self._topic_id)
         if not self._opened and not self._open(self._fetcher):
             return self._decoder.nothing()
-        messages, position = self._fetcher.take(self._partition, self._wait_s)
+        messages, position = self._take(self._fetcher)
         if self._end is not None:
             if messages and messages[-1].offset() >= self._end:
                 messages = [one for one in messages if one.offset() < self._end]
@@ -265,6 +265,19 @@ class _Reader(SplitReader):
         decoded = self._decoder.decode(messages)
         self.skipped = self._decoder.skipped
         return decoded
+
+    def _take(self, fetcher: Fetcher) -> tuple[list[Any], int]:
+        """Return the messages that came and the offset behind them.
+
+        Raises SourceChangedError if records are missing since the topic was made anew, and
+        SourceDataError if they are missing for another reason.
+        """
+        try:
+            return fetcher.take(self._partition, self._wait_s)
+        except SourceDataError:
+            # Both reasons look alike to the consumer; only the id of the topic tells them apart.
+            fetcher.watch.verify(self._topic_id, time.monotonic())
+            raise
 
     def verify(self) -> None:
         if self._fetcher is not None:
