@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
+from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import minirt as rt
@@ -17,6 +19,7 @@ from minirt.graph.operator_spec import Reading as ReadingSpec
 from minirt.monitoring.subtask_metrics import SubtaskMetrics
 from minirt.operators.common.base import OperatorContext
 from minirt.protocol.restore_options import RestoreOptions
+from minirt.runtime.input import splits as of_splits
 from minirt.runtime.input.elements import Advance, Data, Element, End
 from minirt.runtime.input.input import InputParts
 from minirt.runtime.input.recovered import RestoredInput
@@ -314,6 +317,56 @@ def test_of_many_splits_few_are_open_and_each_is_opened_seldom(overlap: bool) ->
     if not overlap:
         assert found == sorted(found)
         assert source.openings <= 2 * count
+
+
+class Waiting(Counted):
+    """Bounded splits of which some have nothing for now, whenever they are asked."""
+
+    def open_split(self, split: rt.Split, offset: Any) -> rt.SplitReader:
+        if not self.splits[split.info["place"]]:
+            self.opened += 1
+            return _WaitingReader(self)
+        return super().open_split(split, offset)
+
+
+class _WaitingReader(rt.SplitReader):
+    offset = 0
+
+    def __init__(self, source: Waiting) -> None:
+        self._source = source
+
+    def read(self) -> Any:
+        return []
+
+    def close(self) -> None:
+        self._source.opened -= 1
+
+
+@settings(deadline=None, max_examples=60)
+@example(silent=8, starts=[0], opened=(8, 32), random=Random(1))
+@given(
+    silent=st.integers(0, 8),
+    starts=st.lists(st.integers(0, 40), min_size=1, max_size=8),
+    opened=st.tuples(st.integers(0, 3), st.integers(1, 5)),
+    random=st.randoms(use_true_random=False),
+)
+def test_splits_without_records_keep_no_other_from_giving_out_its_own(
+    silent: int, starts: list[int], opened: tuple[int, int], random: Random
+) -> None:
+    splits: list[Sequence[int]] = [range(start, start + 4) for start in starts] + [()] * silent
+    random.shuffle(splits)
+    source = Waiting(splits, 2)
+    reading = Reading(source)
+    found: list[int] = []
+    with mock.patch.multiple(of_splits, OPEN_AHEAD_MAX=opened[0], OPEN_MAX=opened[1]):
+        for _ in range(40 * len(splits)):
+            element = reading.poll()
+            if isinstance(element, Data):
+                found += element.batch.rows().records
+            elif element is None:
+                reading.now += POLL_S
+    assert sorted(found) == sorted(n for split in splits for n in split)
+    assert source.opened_at_most <= max(opened[1], opened[0] + 1) + 2
 
 
 def test_the_earliest_event_time_is_read_first_whatever_its_number() -> None:

@@ -117,14 +117,19 @@ _STAY_MAX = 1024
 
 
 def one_too_many(states: Iterable[SplitState], *, begun: bool) -> SplitState | None:
-    """The split to be closed for now, as too many are open: the newest one; with `begun` perhaps one of
-    those whose records were given out."""
+    """Return the split to close for now, if too many are open: the newest one.
+
+    With `begun`, it may be one whose records were given out. The oldest split that holds records is never
+    closed, as its records come next: others may have none for as long as they like.
+    """
     opened = [state for state in states if state.reader is not None]
+    holding = [state for state in opened if state.batch is not None]
+    next_one = min(holding, key=lambda state: state.precedence, default=None)
     waiting = [state for state in opened if state.newest_ms is None]
-    if len(waiting) > OPEN_AHEAD_MAX:
-        return max(waiting, key=lambda state: state.precedence)
-    if begun and len(opened) > OPEN_MAX:
-        return max(opened, key=lambda state: state.precedence)
+    for among, most in (waiting, OPEN_AHEAD_MAX), (opened if begun else [], OPEN_MAX):
+        closable = [state for state in among if state is not next_one]
+        if len(among) > most and closable:
+            return max(closable, key=lambda state: state.precedence)
     return None
 
 
