@@ -145,7 +145,7 @@ def test_savepoints_whose_output_is_not_committed(monkeypatch: Patch) -> None:
         ]
 
     monkeypatch.setattr(CheckpointCoordinator, "on_manifest_stored", without_commit)
-    assert_noticed(lambda seed: run(seed)[1])
+    assert_noticed(lambda seed: run(seed)[1], first=12)
 
 
 def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -> None:
@@ -170,7 +170,7 @@ def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
         return publish(self, replace(manifest, in_flight=()), path)
 
     monkeypatch.setattr(StorageTasks, "_publish", without_in_flight)
-    assert_noticed(lambda seed: run(seed, "unaligned")[1], first=9)
+    assert_noticed(lambda seed: run(seed, "unaligned")[1], first=26)
 
 
 def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch) -> None:
@@ -182,7 +182,7 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
         obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", without_pause)
-    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=264)
+    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=156)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
@@ -199,4 +199,4 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
             obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", for_ever)
-    assert_noticed(wrong, first=34)
+    assert_noticed(wrong, first=85)
