@@ -154,7 +154,7 @@ def test_output_of_an_earlier_checkpoint_that_the_later_one_loses(monkeypatch: P
 
 def test_output_of_a_later_checkpoint_that_an_earlier_one_commits(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Commits, "carried", lambda self, checkpoint_id: tuple(self._carried))
-    assert_noticed(run, "no consistent cut", "duplicated", first=51)
+    assert_noticed(run, "no consistent cut", "duplicated", first=74)
 
 
 def test_a_barrier_that_is_counted_for_the_next_checkpoint(monkeypatch: Patch) -> None:
@@ -175,7 +175,7 @@ def test_a_channel_that_the_snapshot_of_another_checkpoint_opens(monkeypatch: Pa
     unblock = BarrierHandler._unblock
     monkeypatch.setattr(BarrierHandler, "_unblock", lambda self: unblock(self)[:1])
 
-    assert_noticed(wrong_savepoints, "no consistent cut", first=78)
+    assert_noticed(wrong_savepoints, "no consistent cut", first=87)
 
 
 @pytest.mark.usefixtures("short_stretches")
@@ -189,7 +189,7 @@ def test_a_snapshot_that_builds_on_one_before_the_last(monkeypatch: Patch) -> No
         return snapshot(self, checkpoint_id)
 
     monkeypatch.setattr(SubtaskCheckpoints, "_snapshot", too_early)
-    assert_noticed(run_aggregating, "do not grow", "ends with", "windows", "rows", first=19)
+    assert_noticed(run_aggregating, "do not grow", "ends with", "windows", "rows", first=31)
 
 
 def wrong_savepoints(seed: int) -> list[str]:

@@ -167,7 +167,7 @@ def test_a_snapshot_acknowledged_although_its_write_failed(monkeypatch: Patch) -
             return SnapshotRef(vertex, subtask, path, None, size, part_checksum(chunks[0]))
 
     monkeypatch.setattr(PartWriter, "write_snapshot", write_or_pretend)
-    assert_noticed(counting, "not durable", "missing", "not the snapshot", first=18)
+    assert_noticed(counting, "not durable", "missing", "not the snapshot", first=46)
 
 
 def test_a_snapshot_acknowledged_before_it_is_durable(monkeypatch: Patch) -> None:
@@ -200,7 +200,7 @@ def test_a_commit_before_the_manifest(monkeypatch: Patch) -> None:
 
 def test_timers_that_are_not_restored(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Timers, "restore", lambda *args, **options: None)
-    assert_noticed(timers, "lost", "counted", first=15)
+    assert_noticed(timers, "lost", "counted", first=24)
 
 
 @pytest.mark.parametrize("error", [1, -1])
@@ -288,7 +288,7 @@ def test_state_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
         restore(self, sections, filter_groups=False)
 
     monkeypatch.setattr(KeyedState, "restore", restore_all)
-    assert_noticed(counting, "no consistent cut", first=22)
+    assert_noticed(counting, "no consistent cut", first=36)
 
 
 def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None:
@@ -298,7 +298,7 @@ def test_timers_of_other_key_groups_restored_as_well(monkeypatch: Patch) -> None
         restore(self, sections, filter_groups=False)
 
     monkeypatch.setattr(Timers, "restore", restore_all)
-    assert_noticed(timers, "too many", "KeyError", "timer", "clock", first=58)
+    assert_noticed(timers, "too many", "KeyError", "timer", "clock", first=84)
 
 
 def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: Patch) -> None:
@@ -308,7 +308,7 @@ def test_a_restored_checkpoint_whose_output_is_not_committed_again(monkeypatch: 
         return Done() if isinstance(command, CommitRestored) else run(self, command)
 
     monkeypatch.setattr(PreparationTasks, "_run", run_without_commit)
-    assert_noticed(counting, "lost", "no consistent cut", first=8)
+    assert_noticed(counting, "lost", "no consistent cut", first=59)
 
 
 def test_an_overtaken_frame_that_is_not_captured(monkeypatch: Patch) -> None:
@@ -368,12 +368,12 @@ def test_channels_that_are_not_captured_until_their_barrier_comes(monkeypatch: P
 
 def test_recovered_records_that_are_given_to_every_new_subtask(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "_own", lambda self, channel, frames, room: frames)
-    assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted", first=55)
+    assert_noticed(counting_unaligned, "no consistent cut", "duplicated", "counted", first=92)
 
 
 def test_recovered_records_that_are_not_captured_again(monkeypatch: Patch) -> None:
     monkeypatch.setattr(RecoveredChannels, "remaining", lambda self: [])
-    assert_noticed(random_jobs_unaligned, "no consistent cut", first=339)
+    assert_noticed(random_jobs_unaligned, "no consistent cut", first=385)
 
 
 def test_a_reached_channel_that_is_captured_as_well(monkeypatch: Patch) -> None:
@@ -392,7 +392,7 @@ def test_output_that_is_overtaken_at_the_timeout_and_not_captured(monkeypatch: P
     monkeypatch.setattr(
         OutputChannel, "move_ahead", lambda self, frame: move_ahead(self, frame)[1:]
     )
-    assert_noticed(counting_with_timeout, "no consistent cut", "lost")
+    assert_noticed(counting_with_timeout, "no consistent cut", "lost", first=6)
 
 
 def test_a_timer_that_switches_a_checkpoint_finished_before_its_barriers_had_passed(
@@ -421,7 +421,7 @@ def test_a_barrier_that_overtakes_where_it_must_not(monkeypatch: Patch) -> None:
             control(self, frame)
 
     monkeypatch.setattr(LinkOutput, "control", overtake)
-    assert_noticed(impure, "lost")
+    assert_noticed(impure, "lost", first=8)
 
 
 def test_outputs_that_are_still_watched_after_the_checkpoint_is_over(monkeypatch: Patch) -> None:
@@ -454,7 +454,7 @@ def test_processes_that_go_by_the_wall_clock(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ProcessClock, "monotonic", ProcessClock.now)
     monkeypatch.setattr(ProcessClock, "scheduled", lambda clock, at: at)
     assert_noticed(
-        counting_with_wrong_clocks, "no progress", "no sign of life", "WorkerLost", first=10
+        counting_with_wrong_clocks, "no progress", "no sign of life", "WorkerLost", first=17
     )
 
 
@@ -468,4 +468,4 @@ def test_uploads_of_a_checkpoint_that_was_given_up_without_their_output(monkeypa
         return replace(upload, sections={}, references=(), in_flight=(), prepared=())
 
     monkeypatch.setattr(SnapshotUpload, "without_state", without_output)
-    assert_noticed(random_jobs, "no consistent cut", "lost", first=221)
+    assert_noticed(random_jobs, "no consistent cut", "lost", first=236)

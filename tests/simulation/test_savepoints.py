@@ -28,8 +28,9 @@ from tests.simulation.counting import EXPECTED, CountingJob, remembered_in
 
 REQUESTS = Requests(savepoints=3, stops=2, drains=1)
 RUNS = sampled(16, 2)
-ASKED = 12
-"""From this seed on the first few runs, in each mode, are asked for each kind of savepoint."""
+BUSY = 11
+"""From this seed on requests of each kind come soon, and savepoints are taken."""
+
 SEEDS = 200
 """Within so many each planted bug must be noticed."""
 
@@ -55,7 +56,7 @@ def run(
 @pytest.mark.parametrize("mode", modes(exactly_once=True))
 def test_a_job_that_is_stopped_and_started_elsewhere_puts_out_everything_once(mode: str) -> None:
     asked: Counter[str] = Counter()
-    for seed in range(ASKED, ASKED + RUNS):
+    for seed in range(BUSY, BUSY + RUNS):
         result, wrong = run(seed, mode)
         assert wrong == [], f"seed {seed}"
         requests = [note for note in result.trace if ": asks coordinator" in note]
@@ -144,7 +145,7 @@ def test_savepoints_whose_output_is_not_committed(monkeypatch: Patch) -> None:
         ]
 
     monkeypatch.setattr(CheckpointCoordinator, "on_manifest_stored", without_commit)
-    assert_noticed(lambda seed: run(seed)[1])
+    assert_noticed(lambda seed: run(seed)[1], first=12)
 
 
 def test_retention_that_deletes_what_is_still_to_be_copied(monkeypatch: Patch) -> None:
@@ -169,7 +170,7 @@ def test_a_copy_without_in_flight_data(monkeypatch: Patch) -> None:
         return publish(self, replace(manifest, in_flight=()), path)
 
     monkeypatch.setattr(StorageTasks, "_publish", without_in_flight)
-    assert_noticed(lambda seed: run(seed, "unaligned")[1], first=9)
+    assert_noticed(lambda seed: run(seed, "unaligned")[1], first=26)
 
 
 def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch) -> None:
@@ -181,7 +182,7 @@ def test_sources_that_are_not_paused_when_the_job_is_stopped(monkeypatch: Patch)
         obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", without_pause)
-    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=264)
+    assert_noticed(lambda seed: shown(seed) not in (None, EXPECTED), first=156)
 
 
 def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -> None:
@@ -198,4 +199,4 @@ def test_sources_that_stay_paused_after_a_stop_that_failed(monkeypatch: Patch) -
             obey(self, command)
 
     monkeypatch.setattr(Subtask, "obey", for_ever)
-    assert_noticed(wrong, first=34)
+    assert_noticed(wrong, first=85)
