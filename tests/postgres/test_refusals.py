@@ -44,7 +44,12 @@ def write_and_commit(sink: Sink, folder: Path, *records: Any) -> None:
 @pytest.fixture
 def fresh(server: Postgres) -> Iterator[Postgres]:
     """The server with nothing in the schema public before and after."""
-    clean = ("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    # Roles of the tests that follow look up tables, as they may in the schema of a new server.
+    clean = (
+        "DROP SCHEMA public CASCADE",
+        "CREATE SCHEMA public",
+        "GRANT USAGE ON SCHEMA public TO PUBLIC",
+    )
     server.run(*clean, "DROP ROLE IF EXISTS minirt_guest", "CREATE ROLE minirt_guest LOGIN")
     yield server
     server.run("DROP SCHEMA IF EXISTS minirt_guest CASCADE", *clean)
