@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from tests.watch import Watch
 COUNT = 600
 RUNNERS = ["inline", pytest.param("processes", marks=pytest.mark.processes)]
 ALL_TO_FILES = Options(limits=Limits(inline_snapshot_bytes=0))
+ALLOWANCE = "allowance"
+"""The file in the folder of the test with the number below which sources give numbers."""
 
 
 class Outage:
@@ -56,9 +58,31 @@ class Outage:
             os.rename(self._aside, self._folder)
 
 
-def run(folder: Path, watch: Watch, **settings: Any) -> Any:
+def allow(folder: Path, count: int) -> Path:
+    """Let sources give the numbers below `count`; returns the file that tells them so."""
+    path = folder / ALLOWANCE
+    path.with_suffix(".new").write_text(str(count))
+    os.replace(path.with_suffix(".new"), path)
+    return path
+
+
+def then_all(folder: Path, begin: Callable[[], None]) -> Callable[[], None]:
+    """Return a call that makes storage fail and lets sources give the rest.
+
+    However seldom checkpoints are, storage fails before the job has come to its end.
+    """
+
+    def called() -> None:
+        begin()
+        allow(folder, COUNT)
+
+    return called
+
+
+def run(folder: Path, watch: Watch, *, first: int = COUNT // 2, **settings: Any) -> Any:
     env = Environment("keyed", parallelism=2)
-    write_files(build(CASES["keyed"], env, COUNT, per_second=1500), folder)
+    allowance = allow(folder, first)
+    write_files(build(CASES["keyed"], env, COUNT, per_second=1500, allowance=allowance), folder)
     checkpointing = settings.pop("tolerable_failures", 10)
     return env.execute(
         checkpointing=Checkpointing(
@@ -73,7 +97,7 @@ def run(folder: Path, watch: Watch, **settings: Any) -> Any:
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_checkpoints_fail_while_storage_does_and_the_job_goes_on(runner, tmp_path):
     outage = Outage(tmp_path / "checkpoints")
-    watch = Watch({("completed", 2): outage.begin, ("failed", 3): outage.end})
+    watch = Watch({("completed", 2): then_all(tmp_path, outage.begin), ("failed", 3): outage.end})
     result = run(tmp_path, watch, runner=runner)
     assert result.restarts == 0
     assert watch.seen["failed"] >= 3
@@ -84,7 +108,7 @@ def test_checkpoints_fail_while_storage_does_and_the_job_goes_on(runner, tmp_pat
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_more_failures_than_tolerated_restart_the_job_until_storage_is_back(runner, tmp_path):
     outage = Outage(tmp_path / "checkpoints")
-    watch = Watch({("completed", 2): outage.begin, ("restart", 3): outage.end})
+    watch = Watch({("completed", 2): then_all(tmp_path, outage.begin), ("restart", 3): outage.end})
     result = run(
         tmp_path,
         watch,
@@ -98,7 +122,7 @@ def test_more_failures_than_tolerated_restart_the_job_until_storage_is_back(runn
 
 def test_a_job_whose_storage_stays_away_fails_in_the_end(tmp_path):
     outage = Outage(tmp_path / "checkpoints")
-    watch = Watch({("completed", 2): outage.begin})
+    watch = Watch({("completed", 2): then_all(tmp_path, outage.begin)})
     with pytest.raises(JobFailedError, match="failed after 2 restarts: cannot"):
         run(
             tmp_path,
@@ -119,7 +143,7 @@ def test_slow_manifests_delay_only_checkpoints(runner, tmp_path, monkeypatch):
 
     monkeypatch.setattr(CheckpointStorage, "create_manifest", slowly)
     watch = Watch({})
-    run(tmp_path, watch, runner=runner)
+    run(tmp_path, watch, first=COUNT, runner=runner)
     assert watch.seen["failed"] == 0
     assert compare(CASES["keyed"], COUNT, 2, tmp_path) == (0, 0)
 
@@ -254,9 +278,10 @@ class Filler:
 @pytest.mark.processes
 def test_checkpoints_fail_on_a_full_disk_and_complete_once_there_is_room(small_disk, tmp_path):
     filler = Filler(small_disk)
-    watch = Watch({("completed", 2): filler.begin, ("failed", 2): filler.end})
+    watch = Watch({("completed", 2): then_all(tmp_path, filler.begin), ("failed", 2): filler.end})
     env = Environment("keyed", parallelism=2)
-    write_files(build(CASES["keyed"], env, COUNT, per_second=1500), tmp_path)
+    allowance = allow(tmp_path, COUNT // 2)
+    write_files(build(CASES["keyed"], env, COUNT, per_second=1500, allowance=allowance), tmp_path)
     result = env.execute(
         checkpointing=Checkpointing(str(small_disk / "checkpoints"), interval="20ms"),
         observer=watch,
@@ -270,9 +295,10 @@ def test_checkpoints_fail_on_a_full_disk_and_complete_once_there_is_room(small_d
 @pytest.mark.processes
 def test_a_sink_on_a_full_disk_restarts_the_job_and_loses_nothing(small_disk, tmp_path):
     filler = Filler(small_disk)
-    watch = Watch({("completed", 2): filler.begin, ("restart", 2): filler.end})
+    watch = Watch({("completed", 2): then_all(tmp_path, filler.begin), ("restart", 2): filler.end})
     env = Environment("keyed", parallelism=2)
-    write_files(build(CASES["keyed"], env, COUNT, per_second=1500), small_disk)
+    allowance = allow(tmp_path, COUNT // 2)
+    write_files(build(CASES["keyed"], env, COUNT, per_second=1500, allowance=allowance), small_disk)
     result = env.execute(
         checkpointing=Checkpointing(str(tmp_path / "checkpoints"), interval="20ms"),
         observer=watch,
